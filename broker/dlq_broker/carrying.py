@@ -7,7 +7,9 @@ answer. A kill between any two leaves a record that says which cluster may have 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from dlq.v1 import job_pb2
 from dlq_broker.doors import ClusterDoor, StillLeaves
 from dlq_broker.handover import (
     HandOver,
@@ -23,6 +25,7 @@ from dlq_broker.handover import (
     taken,
     tried,
 )
+from dlq_broker.over_wire import leave_out_passed
 from dlq_broker.records import HandOverRecords
 from dlq_common.errors import AlreadyExists, NotFound
 
@@ -95,10 +98,8 @@ class Carrier:
 
     def _step(self, door: ClusterDoor, hand: HandOver, heard: Callable[[], None]) -> HandOver:
         if hand.act is NextAct.SUBMIT:
-            hand = self._written(leaving(hand))
-            # A job that moves keeps its deadlines as instants, and one may have passed on the way.
-            passed_s = 0.0 if hand.moving is None else self._now_s()
-            return self._written(tried(hand, door.submit(hand.spec, hand.key, passed_s=passed_s)))
+            hand = self._written(leaving(self._timely(hand)))
+            return self._written(tried(hand, door.submit(hand.spec, hand.key)))
         if hand.moving is not None:
             match hand.act:
                 case NextAct.TAKE | NextAct.PAUSE | NextAct.RESUME:
@@ -110,6 +111,18 @@ class Carrier:
                     return self._written(awaited(hand, answer))
         step = kept if hand.act is NextAct.KEEP else proven
         return self._written(step(hand, door.withdraw(hand.key)))
+
+    def _timely(self, hand: HandOver) -> HandOver:
+        """A job that moves keeps its deadlines as instants, and one may have passed on the way.
+
+        They are left out before the first try alone, which may make the job unheard. A repeat under
+        the same key with other content would be refused.
+        """
+        if hand.moving is None or hand.tries:
+            return hand
+        spec = job_pb2.JobSpec.FromString(hand.spec)
+        leave_out_passed(spec, self._now_s())
+        return replace(hand, spec=spec.SerializeToString(deterministic=True))
 
     def _order(self, door: ClusterDoor, hand: HandOver, moving: MovingJob) -> HandOver:
         """Ask the cluster that has the job to change it."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
+from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
@@ -30,15 +31,17 @@ _FURTHEST = 2.0
 
 
 class Criterion(NamedTuple):
-    """A lower `key` is better. `ahead` and `behind` say it of the better and of the worse offer."""
+    """A lower `key` is better. It takes the offer, and the seconds that it counts later by lot.
+    `ahead` and `behind` say it of the better and of the worse offer.
+    """
 
-    key: Callable[[ClusterOffer], float]
+    key: Callable[[ClusterOffer, float], float]
     ahead: Callable[[ClusterOffer, ClusterOffer], str]
     behind: Callable[[ClusterOffer, ClusterOffer], str]
 
 
 class ChoiceRule(NamedTuple):
-    """`draws`: by lot where forecasts cannot tell offers apart (`_drawn_by_lot`)."""
+    """`draws`: by lot where forecasts cannot tell offers apart (`_lots`)."""
 
     criteria: tuple[Criterion, ...]
     draws: bool = False
@@ -55,46 +58,47 @@ def ranked(offers: Sequence[ClusterOffer], rule: ChoiceRule, chance: Random) -> 
     """Put offers in order. The best one is compared with the second, all others with the best.
     `chance`: for rules that draw.
     """
-    if rule.draws:
-        offers = _drawn_by_lot(offers, chance)
-    order = tuple(sorted(offers, key=lambda offer: _keys(offer, rule)))
+    lots = _lots(offers, chance) if rule.draws else [(offer, 0.0) for offer in offers]
+    placed = sorted(((_keys(rule, *lot), lot[0]) for lot in lots), key=itemgetter(0))
+    order = tuple(offer for _, offer in placed)
     first, later = (_WON, _LOST) if rule.draws else ("first in the list", "later in the list")
     reasons = {}
-    for other in order[1:]:
-        decides = _decides(order[0], other, rule)
+    for keys, other in placed[1:]:
+        decides = _decides(rule, placed[0][0], keys)
         reasons[other.cluster] = later if decides is None else decides.behind(order[0], other)
-    if order:
-        best = order[0]
-        decides = None if len(order) == 1 else _decides(best, order[1], rule)
-        alone = "the only offer" if len(order) == 1 else first
-        reasons[best.cluster] = alone if decides is None else decides.ahead(best, order[1])
+    if len(order) == 1:
+        reasons[order[0].cluster] = "the only offer"
+    elif order:
+        decides = _decides(rule, placed[0][0], placed[1][0])
+        reasons[order[0].cluster] = first if decides is None else decides.ahead(order[0], order[1])
     return Ranking(order, reasons)
 
 
 def is_better(one: ClusterOffer, other: ClusterOffer, rule: ChoiceRule) -> bool:
     """Whether the first offer is the better one by its own words, without a draw."""
-    told = [offer._replace(drawn_s=0.0) for offer in (one, other)]
-    return _keys(told[0], rule) < _keys(told[1], rule)
+    return _keys(rule, one, 0.0) < _keys(rule, other, 0.0)
 
 
-def _keys(offer: ClusterOffer, rule: ChoiceRule) -> list[float]:
-    return [one.key(offer) for one in rule.criteria]
+def _keys(rule: ChoiceRule, offer: ClusterOffer, drawn_s: float) -> list[float]:
+    return [one.key(offer, drawn_s) for one in rule.criteria]
 
 
-def _decides(best: ClusterOffer, other: ClusterOffer, rule: ChoiceRule) -> Criterion | None:
-    return next((one for one in rule.criteria if one.key(best) != one.key(other)), None)
+def _decides(rule: ChoiceRule, best: list[float], other: list[float]) -> Criterion | None:
+    """The first criterion in which two offers of these keys differ."""
+    by_key = zip(rule.criteria, best, other, strict=True)
+    return next((one for one, key, other_key in by_key if key != other_key), None)
 
 
 # --- lots ----------------------------------------------------------------------------------------
 
 
-def _drawn_by_lot(offers: Sequence[ClusterOffer], chance: Random) -> list[ClusterOffer]:
+def _lots(offers: Sequence[ClusterOffer], chance: Random) -> list[tuple[ClusterOffer, float]]:
     """The offers in an order by lot, each with the seconds that its start was drawn later.
 
     Run times err too, but alike at all clusters. So the range of the end is not drawn from.
     """
     by_lot = chance.sample(offers, len(offers))
-    return [one._replace(drawn_s=_drawn_s(one, chance.gauss(0.0, 1.0))) for one in by_lot]
+    return [(one, _drawn_s(one, chance.gauss(0.0, 1.0))) for one in by_lot]
 
 
 def _drawn_s(offer: ClusterOffer, deviations: float) -> float:
@@ -113,12 +117,8 @@ def _drawn_s(offer: ClusterOffer, deviations: float) -> float:
 # --- criteria -------------------------------------------------------------------------------------
 
 
-def _no_forecast(offer: ClusterOffer) -> float:
-    return float(offer.start is None and offer.end is None)
-
-
 _FORECAST = Criterion(
-    _no_forecast,
+    lambda offer, _: float(offer.start is None and offer.end is None),
     lambda best, other: f"{other.cluster} has no forecast",
     lambda best, other: f"no forecast: {other.unknown or 'no start was seen'}",
 )
@@ -131,7 +131,7 @@ def _promise_words(best: ClusterOffer, other: ClusterOffer) -> str:
 
 
 _PROMISE = Criterion(
-    lambda offer: {GUARANTEED: 0.0, UNGUARANTEED: 2.0}.get(offer.promise, 1.0),
+    lambda offer, _: {GUARANTEED: 0.0, UNGUARANTEED: 2.0}.get(offer.promise, 1.0),
     lambda best, other: (
         "its deadline would be promised"
         if best.promise == GUARANTEED
@@ -157,20 +157,10 @@ def _first(verb: str, other: ClusterOffer, best_s: float, other_s: float) -> str
     return f"would {verb} first, {format_duration(other_s - best_s)} before {other.cluster}"
 
 
-_END = Criterion(
-    lambda offer: _grid(offer.likely_end_s),
-    lambda best, other: _first("end", other, best.likely_end_s, other.likely_end_s),
-    lambda best, other: _later("end", best.likely_end_s, other.likely_end_s),
-)
-_START = Criterion(
-    lambda offer: _grid(offer.likely_start_s),
-    lambda best, other: _first("start", other, best.likely_start_s, other.likely_start_s),
-    lambda best, other: _later("start", best.likely_start_s, other.likely_start_s),
-)
-
-
-def _drawn(verb: str, at_s: Callable[[ClusterOffer], float]) -> Criterion:
-    """The same instants, as drawn. The words tell where a lot has turned the order of forecasts."""
+def _instant(verb: str, at_s: Callable[[ClusterOffer], float]) -> Criterion:
+    """The earlier instant, as drawn. The words tell where a lot has turned the order of forecasts.
+    Without a draw no lot turns it.
+    """
 
     def ahead(best: ClusterOffer, other: ClusterOffer) -> str:
         sooner_s = _grid(at_s(best)) - _grid(at_s(other))
@@ -191,13 +181,13 @@ def _drawn(verb: str, at_s: Callable[[ClusterOffer], float]) -> Criterion:
     def _apart(best: ClusterOffer, other: ClusterOffer) -> str:
         return format_duration(at_s(best) - at_s(other))
 
-    return Criterion(lambda offer: _grid(at_s(offer) + offer.drawn_s), ahead, behind)
+    return Criterion(lambda offer, drawn_s: _grid(at_s(offer) + drawn_s), ahead, behind)
 
 
 _UNSURE = "and forecasts err by more"
 _WON, _LOST = "by lot among equal offers", "as good, and lost the lot"
-_DRAWN_END = _drawn("end", lambda offer: offer.likely_end_s)
-_DRAWN_START = _drawn("start", lambda offer: offer.likely_start_s)
+_END = _instant("end", lambda offer: offer.likely_end_s)
+_START = _instant("start", lambda offer: offer.likely_start_s)
 
 
 def _cost(offer: ClusterOffer) -> float:
@@ -206,14 +196,15 @@ def _cost(offer: ClusterOffer) -> float:
 
 
 _COST = Criterion(
-    _cost,
+    lambda offer, _: _cost(offer),
     lambda best, other: f"costs {_cost(other) - _cost(best):.2f} less than {other.cluster}",
     lambda best, other: f"costs {_cost(other) - _cost(best):.2f} more",
 )
 
+_SOONEST = ChoiceRule((_FORECAST, _PROMISE, _END, _START, _COST))
 RULES: Mapping[str, ChoiceRule] = {
-    "spread": ChoiceRule((_FORECAST, _PROMISE, _DRAWN_END, _DRAWN_START, _COST), draws=True),
-    "soonest": ChoiceRule((_FORECAST, _PROMISE, _END, _START, _COST)),
+    "spread": _SOONEST._replace(draws=True),
+    "soonest": _SOONEST,
     "cheapest": ChoiceRule((_FORECAST, _PROMISE, _COST, _END, _START)),
 }
 # The simulation of docs/policies/many-clusters-at-scale.md has decided it.

@@ -114,9 +114,9 @@ class ClusterDoor(Protocol):
         """Let a paused job go on there. Repeats as `pause`."""
         ...
 
-    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
+    def submit(self, spec: bytes, key: str) -> Tried:
         """Submit the job under this key. A repeat of an accepted one is accepted as the same job.
-        `passed_s`: UTC; deadlines up to this instant are left out.
+        With another spec it is refused.
         """
         ...
 

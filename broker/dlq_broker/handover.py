@@ -100,6 +100,7 @@ class HandOver:
     story: tuple[str, ...] = ()  # what clusters have answered, for people
     wait: JobWait | None = None  # of its job for a start; None: it may wait still
     wanted: bool = True  # False: a job that was to move goes on where it is
+    unused: int = 0  # keys of which its own cluster has proven that no job came, nor will come
 
     @property
     def cluster(self) -> str:
@@ -120,7 +121,8 @@ class HandOver:
     def key(self) -> str:
         """The idempotency key of the request to the present cluster. No name has a colon."""
         if self._left is None:
-            return f"{self.number}.{self.cluster}"
+            again = f":again{self.unused}" if self.unused else f".{self.cluster}"
+            return f"{self.number}{again}"
         if self.act is NextAct.RESUME:
             return f"{self.number}:resume"
         match self._left.before:
@@ -175,9 +177,8 @@ def tried(hand: HandOver, answer: Tried) -> HandOver:
     """After the submission that `leaving` has announced. A job that was to move comes last
     to its own cluster. If that refuses it, it is asked for there again: else it would be lost.
     """
-    last = hand.moving is not None and hand.place + 1 == len(hand.order)
-    refused, doubt = (_again, NextAct.SUBMIT) if last else (_next, NextAct.PROVE)
-    return _ordered(hand, answer, HandOverOrder(_placed, refused, "refused it", doubt))
+    refused = _again if _is_back(hand) else _next
+    return _ordered(hand, answer, HandOverOrder(_placed, refused, "refused it", NextAct.PROVE))
 
 
 def taken(hand: HandOver, answer: Tried) -> HandOver:
@@ -264,6 +265,10 @@ def proven(hand: HandOver, answer: Proof) -> HandOver:
             return _placed(hand, answer)
         case Withdrawn() if hand.act is NextAct.END:
             return _ended(_told(hand, "has no job of it"), HandOverState.GIVEN_UP)
+        case Withdrawn() if _is_back(hand):
+            # Under another key: with its deadlines of then, a repeat could be refused for ever.
+            told = _told(hand, "has no job of it")
+            return _again(replace(told, act=NextAct.SUBMIT, unused=hand.unused + 1))
         case Withdrawn():
             return _next(_told(hand, "has no job of it"))
         case Unheard():
@@ -328,6 +333,11 @@ def _stayed(hand: HandOver) -> HandOver:
 
 def _ended_there(hand: HandOver) -> HandOver:
     return _ended(replace(hand, job=_moving(hand).job), HandOverState.STAYED)
+
+
+def _is_back(hand: HandOver) -> bool:
+    """Whether a job that was to move is on its way to its own cluster again."""
+    return hand.moving is not None and hand.place + 1 == len(hand.order)
 
 
 def _again(hand: HandOver) -> HandOver:

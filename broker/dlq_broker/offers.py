@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 HOUR_S = 3_600.0
 GUARANTEED, UNGUARANTEED = "guaranteed", "unguaranteed"
+# The reason of a cluster that does not know a field of the job yet, whichever job it is.
+FORMER_RELEASE = "FAILED_PRECONDITION"
 
 
 class TimeSpan(NamedTuple):
@@ -39,7 +41,6 @@ class ClusterOffer(NamedTuple):
     data_s: float = 0.0  # to stage its data first
     data_cost: float = 0.0  # of that way
     data_bytes: int = 0
-    drawn_s: float = 0.0  # so much later it counted by lot (`choosing`); below 0: earlier
 
     @property
     def told_start_s(self) -> float:
@@ -111,7 +112,6 @@ def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
         "data_s": answer.data_s,
         "data_cost": answer.data_cost,
         "data_bytes": answer.data_bytes,
-        "drawn_s": answer.drawn_s,
     }
 
 
@@ -135,7 +135,6 @@ def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
         float(facts.get("data_s", 0.0)),
         float(facts.get("data_cost", 0.0)),
         int(facts.get("data_bytes", 0)),
-        float(facts.get("drawn_s", 0.0)),
     )
 
 

@@ -27,6 +27,7 @@ from dlq_broker.doors import (
     Withdrawn,
 )
 from dlq_broker.offers import (
+    FORMER_RELEASE,
     GUARANTEED,
     UNGUARANTEED,
     ClusterOffer,
@@ -104,7 +105,7 @@ class WireCluster:
         saves = answer.job.checkpoint.path or answer.job.HasField("attempt_state")
         if (saves or asked.spec.checkpoint.resume_from) and not answer.knows_resume_from:
             why = "it is of a former release, and would begin without the checkpoint"
-            return NoOffer(self._name, why, "FAILED_PRECONDITION")
+            return NoOffer(self._name, why, FORMER_RELEASE)
         return self._offered(answer)
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
@@ -121,9 +122,8 @@ class WireCluster:
             pass  # what is not told now is asked for again at the next offer
         return found
 
-    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
+    def submit(self, spec: bytes, key: str) -> Tried:
         asked = wire.SubmitJobRequest(request_id=key, spec=job_pb2.JobSpec.FromString(spec))
-        leave_out_passed(asked.spec, passed_s)
         asked.brief = True
         return self._changed("SubmitJob", asked)
 
@@ -232,16 +232,11 @@ def leave_out_passed(spec: job_pb2.JobSpec, now_s: float) -> None:
     """Leave out the deadlines that have passed, which no cluster accepts any more. A due date that
     has passed becomes the present: each hour from now on costs what it did.
     """
-    left = [
-        step
-        for step in spec.deadlines
-        if not step.HasField("due_time") or from_timestamp(step.due_time) > now_s
-    ]
-    if len(left) < len(spec.deadlines):
-        kept = job_pb2.JobSpec(deadlines=left)
-        spec.ClearField("deadlines")
-        spec.deadlines.MergeFrom(kept.deadlines)
-    if not left:
+    for place in reversed(range(len(spec.deadlines))):
+        step = spec.deadlines[place]
+        if step.HasField("due_time") and from_timestamp(step.due_time) <= now_s:
+            del spec.deadlines[place]
+    if not spec.deadlines:
         spec.ClearField("on_miss")
     due = spec.lateness
     if due.HasField("due_time") and from_timestamp(due.due_time) <= now_s:

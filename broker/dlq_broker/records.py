@@ -133,6 +133,7 @@ def _facts(hand: HandOver) -> dict[str, Any]:
         "story": hand.story,
         "wait": hand.wait,
         "wanted": hand.wanted,
+        "unused": hand.unused,
     }
 
 
@@ -158,6 +159,7 @@ def _hand_from(facts: dict[str, Any]) -> HandOver:
         story=tuple(facts["story"]),
         wait=_wait_from(facts.get("wait")),
         wanted=bool(facts.get("wanted", True)),
+        unused=int(facts.get("unused", 0)),
     )
 
 

@@ -6,7 +6,7 @@ plain, and each move makes it rest longer before the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from dlq_broker.handover import HandOver, HandOverState
@@ -37,17 +37,23 @@ def is_plain_gain(own: ClusterOffer | None, other: ClusterOffer, now_s: float) -
     return own_s == inf or own_s - other_s >= least_s
 
 
-def rests_until_s(hands: Sequence[HandOver], name: str) -> float:
-    """The instant up to which the job of this global name rests, by the records of its moves; 0:
-    it does not rest.
-    """
-    moved, latest_s = 0, 0.0
-    placed = {
+def moves_by_name(hands: Iterable[HandOver]) -> Mapping[str, HandOver]:
+    """The moves among these, by the global name that the job has got."""
+    return {
         hand.global_name: hand
         for hand in hands
         if hand.state is HandOverState.PLACED and hand.moving is not None
     }
-    while (hand := placed.pop(name, None)) is not None and hand.moving is not None:
-        moved, latest_s = moved + 1, latest_s or hand.made_s
+
+
+def rests_until_s(moves: Mapping[str, HandOver], name: str) -> float:
+    """The instant up to which the job of this global name rests, by its `moves_by_name`; 0: it does
+    not rest.
+    """
+    latest_s, former = 0.0, set[str]()
+    # A list may give a name to another cluster, so a name may come again.
+    while name not in former and (hand := moves.get(name)) is not None and hand.moving is not None:
+        former.add(name)
+        latest_s = latest_s or hand.made_s
         name = hand.moving.global_name
-    return latest_s + REST_S * 2.0 ** (moved - 1) if moved else 0.0
+    return latest_s + REST_S * 2.0 ** (len(former) - 1) if former else 0.0

@@ -62,9 +62,8 @@ class StagingCluster(WireCluster):
         ask = partial(super().offer, spec, within_s)
         return offer_with_data(self.name, self._data, spec, ask, only_there=self._only_there)
 
-    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
-        submit = partial(super().submit, passed_s=passed_s)
-        return submit_with_data(self.name, self._data, spec, key, submit)
+    def submit(self, spec: bytes, key: str) -> Tried:
+        return submit_with_data(self.name, self._data, spec, key, super().submit)
 
 
 def offer_with_data(

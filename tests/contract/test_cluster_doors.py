@@ -172,6 +172,7 @@ def test_a_repeat_of_a_key_is_the_same_job_and_another_key_another_one(site: Sit
     assert isinstance(first, Accepted)
     assert site.door.submit(SPEC, "k") == first
     assert site.door.submit(SPEC, "l") != first
+    assert isinstance(site.door.submit(OTHER, "k"), Declined)
     assert site.jobs() == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from dlq.v1 import job_pb2
 from dlq_broker import stage_program
 from dlq_broker.records import HandOverFiles
+from dlq_cli.clusters import moving_on
 from dlq_common.clock import SteadyClock
 from dlq_common.text.wire import from_timestamp, to_timestamp
 from support.cli_run import Dlq, Said
@@ -324,10 +326,20 @@ def test_a_job_for_which_others_wait_and_one_that_stages_stay(two: Two) -> None:
     waiting_at_a(two)
     two.a.jobs["6"] = a_job(6, "pending", dependency="afterok:5")
     assert "job 6 waits for job 5, which stays" in two.dlq("move", "a:5").err
+    two.a.jobs["6"] = a_job(6, "pending", dependency="afterwards:5=now")  # of a newer master
+    assert "job 6 waits for job 5, which stays" in two.dlq("move", "a:5").err
     two.a.jobs["6"] = a_job(6, "pending", dependency="afterok:55")
     two.a.specs["5"].script = Path(stage_program.__file__).read_text()
     assert "stages data at its cluster" in two.dlq("move", "a:5").err
     assert two.a.requests("CancelJob") == []
+
+
+@pytest.mark.parametrize("dependency", ["after:12+5", "afterok:12_5?singleton"])
+def test_a_number_that_is_no_job_keeps_no_job(two: Two, dependency: str) -> None:
+    """Minutes, and the index of a task."""
+    waiting_at_a(two)
+    two.a.jobs["6"] = a_job(6, "pending", dependency=dependency)
+    assert two.dlq("move", "a:5", "--within", "5s").out == "job a:5 is b:17 now\n"
 
 
 def test_a_deadline_that_has_passed_is_left_out_of_a_move(two: Two) -> None:
@@ -442,6 +454,29 @@ def test_a_round_moves_the_jobs_that_gain_and_lets_them_rest(two: Two) -> None:
     assert two.dlq("move", "--all").out == ""  # they rest
 
 
+def test_a_round_looks_moves_up_once_and_only_for_jobs_that_may_move(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting_at_a(two)
+    two.a.jobs["6"] = a_job(6, "queued", name="slow", attempt_count=0)
+    two.a.specs["6"] = two.a.specs["5"]
+    two.a.jobs["7"] = a_job(7, "held", name="held")
+    two.a.estimate = two.b.estimate
+    calls: list[str] = []
+
+    def noted(real: Any, *given: Any) -> Any:
+        calls.append(" ".join((real.__name__, *given[1:])))
+        return real(*given)
+
+    for name in ("moves_by_name", "rests_until_s"):
+        monkeypatch.setattr(moving_on, name, partial(noted, getattr(moving_on, name)))
+    assert two.dlq("move", "--all").code == 0
+    assert calls == ["moves_by_name", "rests_until_s a:5", "rests_until_s a:6"]
+    calls.clear()
+    two.dlq("move", "--leave", "a")
+    assert "rests_until_s a:5" not in calls
+
+
 def test_a_round_leaves_a_job_that_gains_little(two: Two) -> None:
     waiting_at_a(two)
     two.a.estimate, two.b.estimate = an_estimate(7_200), an_estimate(6_900)
@@ -493,6 +528,26 @@ def test_a_job_with_a_checkpoint_stays_where_its_cluster_could_not_take_it_back(
     said = two.dlq("move", "--leave", "a")
     assert (said.out, two.jobs) == ("", [])
     assert "job a:5 stays, as a could not take it back: it is of a former release" in said.err
+
+
+def test_one_lost_line_keeps_one_job_and_a_former_release_all_of_them(two: Two) -> None:
+    share(two)
+    running_at_a(two)
+    for number in (6, 7):
+        two.a.jobs[f"{number}"] = a_job(number, "running", name="saves", checkpoint=SAVED)
+        two.a.specs[f"{number}"] = two.a.specs["5"]
+    two.a.leaves_after_looks = 1
+    two.a.refuse_once("EstimateJob", grpc.StatusCode.UNAVAILABLE, "", what="gone")
+    said = two.dlq("move", "--leave", "a")
+    assert said.out == "job a:6 is b:17 now\njob a:7 is b:18 now\n"
+    assert "job a:5 stays, as a could not take it back: " in said.err
+    two.a.jobs["6"] = a_job(6, "running", name="saves", checkpoint=SAVED)
+    two.a.estimate.knows_resume_from = False
+    before = len(two.a.requests("EstimateJob"))
+    said = two.dlq("move", "--leave", "a")
+    assert said.out == ""
+    assert "job a:6 stays, as a could not take it back: it is of a former release" in said.err
+    assert len(two.a.requests("EstimateJob")) == before + 1
 
 
 def test_a_job_that_no_other_cluster_offers_for_stays_and_all_reasons_are_told(two: Two) -> None:

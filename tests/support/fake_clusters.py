@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
+from dlq.v1 import job_pb2
 from dlq_broker.doors import (
     Accepted,
     Declined,
@@ -27,6 +27,8 @@ from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer, TimeSpan
 from dlq_broker.records import HandOverRecords
 
 NOW_S = 1_200_000.0  # a whole minute
+# The fields by which a job goes on elsewhere from its checkpoint.
+SAVED = job_pb2.JobSpec(checkpoint=job_pb2.CheckpointSpec(resume_from="/saved")).SerializeToString()
 
 
 def an_offer(cluster: str, ends_after_s: float = 3_600.0, **more: object) -> ClusterOffer:
@@ -52,9 +54,9 @@ class FakeCluster:
     away: bool = False
     line: list[str] = field(default_factory=list)
     jobs: dict[str, str] = field(default_factory=dict)  # key -> number
+    asked: dict[str, bytes] = field(default_factory=dict)  # key -> spec
     used_up: set[str] = field(default_factory=set)
     specs: list[bytes] = field(default_factory=list)
-    passed_s: list[float] = field(default_factory=list)  # as told at each submission
     late: list[Callable[[], object]] = field(default_factory=list)
     site: str = "fake"
     versions: dict[str, int] = field(default_factory=dict)  # of jobs that wait, by number
@@ -121,7 +123,7 @@ class FakeCluster:
         if job in self.running:
             self.running.discard(job)
             self.versions[job] += 1
-        return SavedThere(self.versions[job], b"+saved")
+        return SavedThere(self.versions[job], SAVED)
 
     def resume(self, job: str, key: str) -> Tried:
         return self._try(lambda: self._resume(job, key))
@@ -134,8 +136,7 @@ class FakeCluster:
             self.paused.discard(job)
         return Accepted(job)
 
-    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
-        self.passed_s.append(passed_s)
+    def submit(self, spec: bytes, key: str) -> Tried:
         return self._try(lambda: self._submit(spec, key))
 
     def _try(self, act: Callable[[], Tried]) -> Tried:
@@ -167,12 +168,15 @@ class FakeCluster:
         return "away" if self.away else self.line.pop(0) if self.line else ""
 
     def _submit(self, spec: bytes, key: str) -> Tried:
+        if self.asked.get(key, spec) != spec:
+            return Declined("used for another request", "ALREADY_EXISTS")
         if key in self.jobs:
             return Accepted(self.jobs[key])
         if key in self.used_up:
             return Declined("withdrawn", "ALREADY_EXISTS")
         if self.refuses:
             return Declined(self.refuses, "QUOTA_EXCEEDED")
+        self.asked[key] = spec
         self.jobs[key] = str(17 + len(self.jobs))
         self.specs.append(spec)
         return Accepted(self.jobs[key])
@@ -240,9 +244,8 @@ class MortalDoor:
     def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
         return self._cluster.offer(spec, within_s)
 
-    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
-        act = partial(self._cluster.submit, spec, key, passed_s=passed_s)
-        return self._process.effect(act)  # type: ignore[return-value]
+    def submit(self, spec: bytes, key: str) -> Tried:
+        return self._process.effect(lambda: self._cluster.submit(spec, key))  # type: ignore[return-value]
 
     def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
         return self._cluster.offer_of(job, within_s, looks=looks)

@@ -123,6 +123,7 @@ class FakeMaster(
         self.submitted: dict[str, str] = {}  # request id -> job id
         self.cancelled: dict[str, str] = {}  # the same of CancelJob, and of PauseJob
         self.withdrawn: set[str] = set()  # request ids that are used up
+        self._submissions: dict[str, bytes] = {}  # request id -> its spec, without its begin
         # After so many looks a paused job is off its GPUs; 0: it stays as it is.
         self.leaves_after_looks = 0
         self._looks = Counter[str]()
@@ -227,6 +228,7 @@ class FakeMaster(
     def SubmitJob(self, request: wire.SubmitJobRequest, context: Any) -> wire.SubmitJobResponse:
         user = self._note("SubmitJob", request, context)
         self._check_withdrawn(request.request_id, context)
+        self._check_repeat(request, context)
         job_id = self.submitted.get(request.request_id) or str(17 + len(self.submitted))
         job = self.jobs.get(job_id) or job_pb2.Job(
             job_id="" if request.validate_only else job_id,
@@ -933,6 +935,18 @@ class FakeMaster(
     def _check_withdrawn(self, request_id: str, context: Any) -> None:
         if request_id in self.withdrawn:
             _abort(context, grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", what="withdrawn")
+
+    def _check_repeat(self, request: wire.SubmitJobRequest, context: Any) -> None:
+        spec = job_pb2.JobSpec()
+        spec.CopyFrom(request.spec)
+        spec.ClearField("begin_time")
+        asked = spec.SerializeToString(deterministic=True)
+        if (
+            not request.validate_only
+            and self._submissions.setdefault(request.request_id, asked) != asked
+        ):
+            what = "used for another request"
+            _abort(context, grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", what=what)
 
     def _job(self, job_id: str, context: Any) -> job_pb2.Job:
         found = next((job for job in self.jobs.values() if job_id in names_of(job)), None)

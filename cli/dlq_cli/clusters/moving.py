@@ -32,6 +32,7 @@ from dlq_cli.lists.select import one_job, own_spec
 from dlq_cli.words import ENDED, HOLD_KINDS, shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
+from dlq_common.job_fields.reading.ordering import read_dependency
 from dlq_common.text.wire import from_duration, from_timestamp, to_timestamp
 
 WAITS = ("queued", "pending")
@@ -76,8 +77,19 @@ def move_job(
 
 def jobs_waited_for(jobs: Iterable[job_pb2.Job]) -> Mapping[str, str]:
     """Numbers of jobs for which others among these wait: for each, one that waits."""
-    waits = [one for one in jobs if shown_state(one) in DEPEND]
-    return {id_: one.job_id for one in waits for id_ in re.findall(r"\d+", one.dependency)}
+    return {name: one.job_id for one in jobs for name in _named(one.dependency)}
+
+
+def _named(dependency: str) -> Iterable[str]:
+    """The jobs that it names. Where only a newer master knows the relation, each number may be one.
+    A job that stays is better than a move that counts as its end.
+    """
+    if not dependency:
+        return ()
+    try:
+        return [term.job for term in read_dependency(dependency).terms if term.job]
+    except ValueError:
+        return re.findall(r"\d+", dependency)
 
 
 def movable(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import click
 
 from dlq_broker.handover import HandOver, HandOverState
-from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
-from dlq_broker.resting import is_plain_gain, rests_until_s
+from dlq_broker.offers import FORMER_RELEASE, ClusterOffer, NoOffer, OfferAnswer
+from dlq_broker.resting import is_plain_gain, moves_by_name, rests_until_s
 from dlq_cli.app import App
 from dlq_cli.clusters.going import ManyWishes, carried, failure_of, ranked_by, settle
 from dlq_cli.clusters.listed import Clusters
@@ -107,7 +107,7 @@ class _Round:
 
     def _waiting(self) -> Iterator[tuple[str, str]]:
         """Jobs that may move, by cluster, the first submitted first. A silent cluster has none."""
-        hands, now_s = self._clusters.records.all(), self._app.clock.now_s()
+        moved, now_s = moves_by_name(self._clusters.records.all()), self._app.clock.now_s()
         may_move = WAITS + _RUNS if self._leave else WAITS
         for at in [self._leave] if self._leave else self._clusters.all:
             try:
@@ -116,11 +116,12 @@ class _Round:
             except DlqError as error:
                 self._app.say(f"{at}: {error.what}")
                 continue
-            self._waited_for[at] = jobs_waited_for(there)
+            depend = [job for job in there if shown_state(job) in DEPEND]
+            self._waited_for[at] = jobs_waited_for(depend)
             for job in there:
-                rests = rests_until_s(hands, f"{at}:{job.job_id}") > now_s
                 moves = shown_state(job) in may_move and not job.HasField("array_task")
-                if moves and (self._leave or not rests):
+                name = f"{at}:{job.job_id}"
+                if moves and (self._leave or rests_until_s(moved, name) <= now_s):
                     yield at, job.job_id
 
     def _moved(self, at: str, job_id: str) -> HandOver | None:
@@ -145,14 +146,17 @@ class _Round:
 
     def _own_answer(self, job: MovableJob, answers: Sequence[OfferAnswer]) -> OfferAnswer:
         """Of the cluster that has the job. One that is left says once whether it takes jobs back
-        with their checkpoints: its release decides that.
+        with their checkpoints: its release decides that. Any other refusal is of this job alone.
         """
         if not self._leave:
             return next(answer for answer in answers if answer.cluster == job.at)
-        if self._way_back is None:
-            door = self._clusters.door(job.at)
-            self._way_back = door.offer_of(job.job.job_id, self._wishes.within_s, looks=False)
-        return self._way_back
+        if self._way_back is not None:
+            return self._way_back
+        door = self._clusters.door(job.at)
+        answer = door.offer_of(job.job.job_id, self._wishes.within_s, looks=False)
+        if isinstance(answer, ClusterOffer) or answer.reason == FORMER_RELEASE:
+            self._way_back = answer
+        return answer
 
     def _gains(self, job: MovableJob, order: tuple[ClusterOffer, ...]) -> list[ClusterOffer]:
         """The offers that are worth a move. A cluster that has got a job in this round gets no

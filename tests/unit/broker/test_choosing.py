@@ -145,17 +145,34 @@ def test_the_same_generator_makes_the_same_choice() -> None:
 
 def test_no_draw_changes_what_is_better_and_a_start_that_is_unknown_is_not_drawn() -> None:
     rule = RULES["spread"]
-    soon, late = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0, drawn_s=-9_000.0)
+    soon, late = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0)
     assert (is_better(soon, late, rule), is_better(late, soon, rule)) == (True, False)
     never = TimeSpan(NOW_S, inf, inf)
-    blind = [an_offer("a", start=None), an_offer("b", start=never, end=never)]
-    assert {one.drawn_s for one in ranked(blind, rule, Random(1)).order} == {0.0}
+    blind = starting("b", 3_660.0, 0.0)._replace(start=None)
+    assert winners(starting("a", 3_600.0, 0.0)._replace(start=None), blind) == {"a": 400}
+    lost = an_offer("c", start=never, end=never)
+    assert winners(blind, lost) == {"b": 400}
+
+
+def test_a_draw_leaves_the_offers_as_their_clusters_made_them() -> None:
+    near = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0)
+    assert set(ranked(near, RULES["spread"], Random(1)).order) == set(near)
+
+
+def test_soonest_is_spread_without_its_draws() -> None:
+    assert RULES["soonest"] == RULES["spread"]._replace(draws=False)
+
+
+def test_the_record_of_an_answer_has_no_draw_and_one_of_before_is_still_read() -> None:
+    facts = answer_facts(an_offer("a"))
+    assert "drawn_s" not in facts
+    assert answer_from(facts | {"drawn_s": -30.0}) == an_offer("a")
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        an_offer("a", drawn_s=-30.0),
+        an_offer("a"),
         an_offer("a", price=0.5, promise="guaranteed", promised_s=NOW_S),
         an_offer("a", end=TimeSpan(NOW_S, NOW_S, inf)),
         ClusterOffer("a", unknown="off"),

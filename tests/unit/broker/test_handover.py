@@ -224,7 +224,10 @@ def test_an_unknown_hand_over_is_not_gone_on_with() -> None:
 
 
 def test_a_record_survives_its_file_and_half_a_file_is_none(tmp_path: Path) -> None:
-    files, hand = HandOverFiles(tmp_path), replace(leaving(a_hand()), story=("a is slow",))
+    files, hand = (
+        HandOverFiles(tmp_path),
+        replace(leaving(a_hand()), story=("a is slow",), unused=2),
+    )
     files.write(hand)
     (tmp_path / "h1.next").write_text("{")
     (tmp_path / "h2.next").write_text("{")

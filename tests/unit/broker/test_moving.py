@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dlq.v1 import job_pb2
 from dlq_broker.carrying import Carrier, why_open
 from dlq_broker.doors import Declined, Tried
 from dlq_broker.handover import (
@@ -19,8 +20,10 @@ from dlq_broker.handover import (
     NextAct,
     digest_of,
 )
+from dlq_common.text.wire import from_timestamp, to_timestamp
 from support.fake_clusters import (
     NOW_S,
+    SAVED,
     FakeCluster,
     Killed,
     MemoryRecords,
@@ -28,7 +31,7 @@ from support.fake_clusters import (
     MortalRecords,
 )
 
-SPEC = b"spec"
+SPEC = job_pb2.JobSpec(name="train").SerializeToString()
 VERSION = 7
 
 
@@ -232,7 +235,7 @@ def test_a_running_job_that_moves_is_cut_off_or_killed_anywhere_and_is_there_onc
         hand, died = move.goes_on_after_death(3, dies_at)
         assert not move.a.paused
         if hand.cluster == "b":
-            assert move.b.specs == [SPEC + b"+saved"]
+            assert move.b.specs == [SPEC + SAVED]
         if not died:
             return
 
@@ -299,11 +302,98 @@ def test_a_job_whose_user_resumes_it_meanwhile_stays() -> None:
     assert hand.story[-1] == "a keeps it: it is paused no more"
 
 
-def test_a_move_tells_how_far_deadlines_have_passed_and_a_new_job_does_not() -> None:
+def due_at(spec: job_pb2.JobSpec, *instants_s: float) -> bytes:
+    """The spec with deadlines at these instants, and lateness that costs from the first one."""
+    for due_s in instants_s:
+        spec.deadlines.add().due_time.CopyFrom(to_timestamp(due_s))
+    spec.lateness.due_time.CopyFrom(to_timestamp(instants_s[0]))
+    return spec.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("passes_after_s", [-60.0, 5.0], ids=["before", "between two tries"])
+def test_a_deadline_that_passes_on_the_way_does_not_change_what_is_asked_again(
+    passes_after_s: float,
+) -> None:
+    """The first try is accepted, and its answer is lost. A repeat must be the same request."""
     move = a_move()
-    placed = move.go_on()
-    assert (placed.cluster, move.b.passed_s) == ("b", [NOW_S])
-    again = replace(placed, number="n1", moving=None, act=NextAct.SUBMIT, job="", tries=0)
-    move.records.write(replace(again, state=HandOverState.OPEN))
-    move.process().go_on("n1", lambda: False)
-    assert move.b.passed_s == [NOW_S, 0.0]
+    hand = move.records.read("m1")
+    assert hand is not None
+    spec = due_at(job_pb2.JobSpec(name="train", on_miss="cancel"), NOW_S + passes_after_s)
+    move.records.write(replace(hand, spec=spec, digest=digest_of(spec)))
+    move.b.line = ["lost", "lost"]
+    minutes = count()
+    carrier = Carrier(move.records, {"a": move.a, "b": move.b}, lambda: NOW_S + 60 * next(minutes))
+    left = iter([True] * 9)
+    placed = carrier.go_on("m1", lambda: next(left, False))
+    assert (placed.state, move.there) == (HandOverState.PLACED, ["b:17"])
+    assert placed.story[1:] == ("b did not answer: no answer", "b has it as job 17")
+    (asked,) = [job_pb2.JobSpec.FromString(one) for one in move.b.specs]
+    assert (len(asked.deadlines), asked.on_miss) == (0, "")
+    assert from_timestamp(asked.lateness.due_time) > NOW_S
+
+
+def test_each_cluster_is_asked_without_the_deadlines_that_have_passed_by_then() -> None:
+    move = a_move()
+    hand = move.records.read("m1")
+    assert hand is not None
+    spec = due_at(job_pb2.JobSpec(name="train"), NOW_S - 60.0, NOW_S + 60.0, NOW_S + 9_000.0)
+    move.records.write(replace(hand, spec=spec))
+    clock_s = NOW_S
+
+    class Slow(FakeCluster):
+        def submit(self, spec: bytes, key: str) -> Tried:
+            nonlocal clock_s
+            clock_s += 120.0
+            self.specs.append(spec)
+            return Declined("full")
+
+    slow = Slow("b")
+    Carrier(move.records, {"a": move.a, "b": slow}, lambda: clock_s).go_on("m1", lambda: False)
+    asked = [job_pb2.JobSpec.FromString(one) for one in (*slow.specs, *move.a.specs)]
+    assert [len(one.deadlines) for one in asked] == [2, 1]
+
+
+def test_a_job_comes_back_though_its_deadline_passed_between_two_tries_at_its_own_cluster() -> None:
+    """The first try is late, and its repeat is refused: it has the deadlines of then."""
+    move = a_move()
+    hand = move.records.read("m1")
+    assert hand is not None
+    spec = due_at(job_pb2.JobSpec(name="train"), NOW_S + 90.0)
+    move.records.write(replace(hand, spec=spec))
+    move.b.refuses = "full"
+    clock_s = NOW_S
+
+    class Strict(FakeCluster):
+        def _submit(self, spec: bytes, key: str) -> Tried:
+            due = job_pb2.JobSpec.FromString(spec).lateness.due_time
+            passed = key not in self.jobs and from_timestamp(due) <= clock_s
+            return Declined("it is in the past") if passed else super()._submit(spec, key)
+
+    a = Strict("a", versions=move.a.versions, line=["", "late"])
+    carrier = Carrier(move.records, {"a": a, "b": move.b}, lambda: clock_s)
+    assert carrier.go_on("m1", lambda: False).in_doubt
+    clock_s += 120.0
+    placed = carrier.go_on("m1", lambda: False)
+    assert (placed.state, placed.key, a.jobs) == (
+        HandOverState.PLACED,
+        "m1:again1",
+        {"m1:again1": "17"},
+    )
+    a.deliver()
+    assert len(a.jobs) == 1
+
+
+def test_a_new_job_is_submitted_as_it_is() -> None:
+    """Its deadlines were read just now, and its cluster says what is wrong with them."""
+    move = a_move()
+    hand = move.records.read("m1")
+    assert hand is not None
+    late = due_at(job_pb2.JobSpec(name="late"), NOW_S - 60.0)
+    for number, spec in (
+        ("n1", late),
+        ("n2", job_pb2.JobSpec(on_miss="cancel").SerializeToString()),
+    ):
+        new = replace(hand, number=number, spec=spec, moving=None, act=NextAct.SUBMIT)
+        move.records.write(new)
+        move.process().go_on(number, lambda: False)
+        assert move.b.specs[-1] == spec

@@ -8,7 +8,13 @@ import pytest
 
 from dlq_broker.handover import HandOver, HandOverState, MovingJob, digest_of
 from dlq_broker.offers import TimeSpan
-from dlq_broker.resting import LEAST_GAIN_S, REST_S, is_plain_gain, rests_until_s
+from dlq_broker.resting import (
+    LEAST_GAIN_S,
+    REST_S,
+    is_plain_gain,
+    moves_by_name,
+    rests_until_s,
+)
 from support.fake_clusters import NOW_S, an_offer
 
 HOUR_S = 3_600.0
@@ -59,10 +65,17 @@ def test_each_move_makes_a_job_rest_twice_as_long() -> None:
         moved(3, "a:9", "c:1", NOW_S + 5 * HOUR_S),
         moved(4, "a:8", "b:8", NOW_S),
     ]
-    assert rests_until_s(hands, "a:3") == 0.0
-    assert rests_until_s(hands[:1], "b:4") == NOW_S + REST_S
-    assert rests_until_s(hands[:2], "a:9") == NOW_S + 2 * HOUR_S + 2 * REST_S
-    assert rests_until_s(hands, "c:1") == NOW_S + 5 * HOUR_S + 4 * REST_S
+    assert rests_until_s(moves_by_name(hands), "a:3") == 0.0
+    assert rests_until_s(moves_by_name(hands[:1]), "b:4") == NOW_S + REST_S
+    assert rests_until_s(moves_by_name(hands[:2]), "a:9") == NOW_S + 2 * HOUR_S + 2 * REST_S
+    assert rests_until_s(moves_by_name(hands), "c:1") == NOW_S + 5 * HOUR_S + 4 * REST_S
+
+
+def test_moves_are_looked_up_for_every_job_of_a_round_and_a_name_may_come_again() -> None:
+    moves = moves_by_name([moved(1, "a:3", "b:4", NOW_S), moved(2, "b:4", "a:3", NOW_S + HOUR_S)])
+    for _ in range(2):
+        assert rests_until_s(moves, "a:3") == NOW_S + HOUR_S + 2 * REST_S
+        assert rests_until_s(moves, "b:4") == NOW_S + 2 * REST_S
 
 
 def test_a_day_has_at_most_five_moves_of_one_job() -> None:
@@ -72,5 +85,5 @@ def test_a_day_has_at_most_five_moves_of_one_job() -> None:
     while now_s < NOW_S + 24 * HOUR_S:
         to = f"{'b' if name[0] == 'a' else 'a'}:{len(hands) + 1}"
         hands.append(moved(len(hands), name, to, now_s))
-        name, now_s = to, rests_until_s(hands, to)
+        name, now_s = to, rests_until_s(moves_by_name(hands), to)
     assert len(hands) == 5
