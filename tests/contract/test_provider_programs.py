@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,21 +21,8 @@ from support.provider_programs import (
     WISH,
     a_program,
     cloud_program,
-    kubernetes_program,
     kubernetes_settings,
 )
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeKubernetes]:
-    made = FakeKubernetes()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def pods(cluster: FakeKubernetes, tmp_path: Path) -> ExecProvider:
-    return kubernetes_program(tmp_path, cluster)
 
 
 @pytest.fixture

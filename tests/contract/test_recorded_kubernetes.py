@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,13 @@ import pytest
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.port import ProviderFailed
 from support.fake_kubernetes import FakeKubernetes
-from support.provider_programs import WISH, kubernetes_program
+from support.provider_programs import WISH
 
 _ROOT = os.environ.get("KUBERNETES_RECORDINGS", "")
 _RELEASES = sorted(Path(_ROOT).glob("v*")) if _ROOT else []
 _KEPT = Path(__file__).parents[1] / "data" / "kubernetes"
 
 by_release = pytest.mark.parametrize("release", _RELEASES, ids=lambda path: path.name)
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeKubernetes]:
-    made = FakeKubernetes()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def pods(cluster: FakeKubernetes, tmp_path: Path) -> ExecProvider:
-    return kubernetes_program(tmp_path, cluster)
 
 
 def recorded(release: Path, name: str, method: str, status: int) -> list[Any]:

@@ -16,7 +16,7 @@ from statistics import median
 import pytest
 
 from support.extent import some
-from support.ledger_clients import Client, Promises, drain
+from support.ledger_clients import Client, Promises, at_work, drain
 from support.lined_pair import LinedPair
 from support.proofs import proved
 from support.rotating_site import RotatingSite, rotating_site
@@ -59,23 +59,12 @@ def run(root: Path, site: RotatingSite, faults: Sequence[str], chance: random.Ra
         Client(daemons, "", number, promises, SEED, pauses_s=(0.3, 1.2)) for number in range(3)
     ]
     takeovers, reading = Takeovers(daemons, site, chance), Reading(daemons, SEED)
-    beside: list[Client | Reading] = [*crowd, reading]
     with daemons.up():
         daemons.start_standby()
-        for client in beside:
-            client.start()
-        try:
+        with at_work([*crowd, reading]):
             for fault in faults:
                 time.sleep(chance.uniform(0.3, 1.5))
                 takeovers.befall(fault)
-        finally:
-            for client in beside:
-                client.stop()
-            for client in beside:
-                client.join()
-        for client in beside:
-            if client.failure is not None:
-                raise client.failure
         assert reading.seen.wrongs == []
         found = drain(daemons)
     for fault, took_s in sorted(takeovers.took_s.items()):

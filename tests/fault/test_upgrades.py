@@ -28,7 +28,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import Batch
 from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import create_database
-from support.ledger_clients import Client, Promises, drain, load
+from support.ledger_clients import Client, Promises, at_work, drain, load
 from support.pair_releases import PairReleases
 from support.postgres_site import PostgresSite, need_postgres, postgres_site
 from support.proofs import proved
@@ -170,19 +170,9 @@ def changed_pair(root: Path, site: PostgresSite, changes: int) -> dict[str, int]
     ]
     with daemons.up():
         daemons.start_standby()
-        for client in crowd:
-            client.start()
-        try:
+        with at_work(crowd):
             for number in range(changes):
                 daemons.change_all(PRESENT if number % 2 else PAIRED, chance)
-        finally:
-            for client in crowd:
-                client.stop()
-            for client in crowd:
-                client.join()
-        for client in crowd:
-            if client.failure is not None:
-                raise client.failure
         found = drain(daemons)
         for name in daemons.releases:
             assert daemons.seen(name) == {PAIRED, PRESENT}

@@ -24,7 +24,7 @@ from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.device import GRANTED_S, LONGEST_PLACE
 from dlq_web.entrance.device_codes import INTERVAL_S, LASTS_S, MOST_OF_AN_ADDRESS, SILENT_S
 from support.fake_clock import FakeClock
-from support.oidc_issuer import ADDRESS, CLIENT_ID, CLIENT_SECRET, OidcIssuer
+from support.oidc_issuer import OidcIssuer, openid_config
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.shared_web_house import ORIGIN, PAGE, SharedWebHouse, shared_web_house
 
@@ -54,10 +54,7 @@ def issuer(clock: FakeClock) -> OidcIssuer:
 
 @pytest.fixture
 def config(tmp_path: Path) -> OpenIdConfig:
-    secret = tmp_path / "openid.secret"
-    secret.write_text(f"{CLIENT_SECRET}\n")
-    secret.chmod(0o600)
-    return OpenIdConfig(issuer=ADDRESS, client_id=CLIENT_ID, client_secret_file=str(secret))
+    return openid_config(tmp_path)
 
 
 @pytest.fixture

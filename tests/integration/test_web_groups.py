@@ -20,10 +20,9 @@ from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role, new_key_and_csr
 from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.store.tables.tenants import Team
-from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.ways import GROUPS_S, LEAST_GROUPS_S
 from support.fake_clock import FakeClock
-from support.oidc_issuer import ADDRESS, CLIENT_ID, CLIENT_SECRET, LIFETIME_S, OidcIssuer
+from support.oidc_issuer import LIFETIME_S, OidcIssuer, openid_config
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.shared_web_house import PAGE, SharedWebHouse, csrf_of, shared_web_house
 
@@ -57,13 +56,8 @@ def issuer(clock: FakeClock) -> OidcIssuer:
 async def web(
     house: RpcHouse, tmp_path: Path, issuer: OidcIssuer, clock: FakeClock
 ) -> AsyncIterator[SharedWebHouse]:
-    secret = tmp_path / "openid.secret"
-    secret.write_text(f"{CLIENT_SECRET}\n")
-    secret.chmod(0o600)
-    config = OpenIdConfig(
-        issuer=ADDRESS, client_id=CLIENT_ID, client_secret_file=str(secret),
-        told_groups=("gpu-ops", "lab-vision", "lab-new", "unknown-there"),
-    )  # fmt: skip
+    told = ("gpu-ops", "lab-vision", "lab-new", "unknown-there")
+    config = openid_config(tmp_path, told_groups=told)
     async with shared_web_house(
         house, tmp_path, clock=clock, openid=config, fetch=issuer.fetch
     ) as web:

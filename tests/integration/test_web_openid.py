@@ -18,12 +18,11 @@ from dlq_web.entrance.rules import ClaimRules, GroupRules
 from dlq_web.entrance.ways import own_path
 from support.fake_clock import FakeClock
 from support.oidc_issuer import (
-    ADDRESS,
     CLIENT_ID,
-    CLIENT_SECRET,
     OidcIssuer,
     changed,
     of_another,
+    openid_config,
     unsigned,
 )
 from support.rpc_house import RpcHouse, rpc_house
@@ -52,13 +51,7 @@ def issuer(clock: FakeClock) -> OidcIssuer:
 
 @pytest.fixture
 def config(tmp_path: Path) -> OpenIdConfig:
-    secret = tmp_path / "openid.secret"
-    secret.write_text(f"{CLIENT_SECRET}\n")
-    secret.chmod(0o600)
-    return OpenIdConfig(
-        issuer=ADDRESS, client_id=CLIENT_ID, client_secret_file=str(secret),
-        operator_groups=("gpu-ops",), button="Sign in at the lab",
-    )  # fmt: skip
+    return openid_config(tmp_path, operator_groups=("gpu-ops",), button="Sign in at the lab")
 
 
 @pytest.fixture

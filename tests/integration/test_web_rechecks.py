@@ -8,10 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dlq_web.config import OpenIdConfig
-from dlq_web.entrance.rechecks import AGAIN_S
+from dlq_web.entrance.rechecks import AGAIN_S, AT_ONCE
 from support.fake_clock import FakeClock
-from support.oidc_issuer import ADDRESS, CLIENT_ID, CLIENT_SECRET, OidcIssuer
+from support.oidc_issuer import Claims, OidcIssuer, openid_config
 from support.rpc_house import RpcHouse, rpc_house
 from support.shared_web_house import PAGE, SharedWebHouse, shared_web_house
 
@@ -40,27 +39,30 @@ def issuer(clock: FakeClock) -> OidcIssuer:
 async def web(
     house: RpcHouse, tmp_path: Path, issuer: OidcIssuer, clock: FakeClock
 ) -> AsyncIterator[SharedWebHouse]:
-    secret = tmp_path / "openid.secret"
-    secret.write_text(f"{CLIENT_SECRET}\n")
-    secret.chmod(0o600)
-    config = OpenIdConfig(
-        issuer=ADDRESS, client_id=CLIENT_ID, client_secret_file=str(secret),
-        user_groups=("gpu-users",), told_groups=("gpu-ops",),
-    )  # fmt: skip
+    config = openid_config(tmp_path, user_groups=("gpu-users",), told_groups=("gpu-ops",))
     async with shared_web_house(
         house, tmp_path, clock=clock, openid=config, fetch=issuer.fetch
     ) as web:
         yield web
 
 
-async def signed_in(web: SharedWebHouse, issuer: OidcIssuer, name: str) -> httpx.AsyncClient:
+async def signed_in(
+    web: SharedWebHouse, issuer: OidcIssuer, name: str, subject: str = ""
+) -> httpx.AsyncClient:
     browser = web.browser()
     begun = await browser.get("/enter/openid", headers=PAGE)
-    claims = {"preferred_username": name, "sub": f"u-{name}", "groups": ["gpu-users"]}
+    claims = {"preferred_username": name, "sub": subject or f"u-{name}", "groups": ["gpu-users"]}
     params = issuer.authorize(begun.headers["location"], **claims)
     back = await browser.get("/enter/openid/back", params=params, headers=PAGE)
     assert back.status_code == 303, back.text
     return browser
+
+
+async def signed_in_often(
+    web: SharedWebHouse, issuer: OidcIssuer, times: int
+) -> list[httpx.AsyncClient]:
+    """The same user, as u-0, u-1 and so on of the issuer."""
+    return [await signed_in(web, issuer, "alice", f"u-{number}") for number in range(times)]
 
 
 async def is_in(browser: httpx.AsyncClient) -> bool:
@@ -163,3 +165,63 @@ async def test_without_a_refresh_token_a_session_goes_on_as_before(
     alice = await signed_in(web, issuer, "alice")
     await later(web, clock, EVERY_S)
     assert await is_in(alice)
+
+
+async def test_a_fault_of_one_recheck_is_logged_and_the_others_go_on(
+    web: SharedWebHouse, issuer: OidcIssuer, clock: FakeClock, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    alice, bob = [await signed_in(web, issuer, name) for name in ("alice", "bob")]
+    issuer.revoke("u-bob")
+
+    def fail(_claims: object) -> Claims:
+        raise RuntimeError("of the library")
+
+    issuer.wrong = fail
+    await later(web, clock, EVERY_S)
+    assert await is_in(alice)
+    assert not await is_in(bob)
+    assert "of the library" in "".join(capsys.readouterr())
+    issuer.wrong = dict
+    issuer.revoke("u-alice")
+    await later(web, clock, AGAIN_S)
+    assert not await is_in(alice), "it was asked about again soon"
+
+
+async def test_of_many_that_are_due_few_wait_for_an_issuer_that_hangs(
+    web: SharedWebHouse, issuer: OidcIssuer, clock: FakeClock
+) -> None:
+    browsers = await signed_in_often(web, issuer, 2 * AT_ONCE)
+    asked = issuer.fetched.count("token")
+    issuer.away = True
+    await later(web, clock, EVERY_S)
+    assert issuer.fetched.count("token") == asked + AT_ONCE
+    issuer.away = False
+    issuer.revoke(f"u-{AT_ONCE}")
+    await later(web, clock, AGAIN_S)
+    assert [await is_in(one) for one in browsers].count(False) == 1
+
+
+async def test_those_that_were_put_off_come_before_those_that_failed(
+    web: SharedWebHouse, issuer: OidcIssuer, clock: FakeClock
+) -> None:
+    browsers = await signed_in_often(web, issuer, 2 * AT_ONCE)
+    issuer.cannot_judge = {f"u-{number}" for number in range(AT_ONCE)}
+    await later(web, clock, EVERY_S)
+    issuer.revoke(f"u-{2 * AT_ONCE - 1}")
+    await later(web, clock, AGAIN_S)
+    assert not await is_in(browsers[-1])
+
+
+async def test_nobody_is_asked_about_a_session_that_ends_while_it_waits_for_its_place(
+    web: SharedWebHouse, issuer: OidcIssuer, clock: FakeClock
+) -> None:
+    await signed_in_often(web, issuer, AT_ONCE + 1)
+    asked = issuer.fetched.count("token")
+
+    def end_all(claims: Claims) -> Claims:
+        web.server.sessions.end_all()
+        return claims
+
+    issuer.wrong = end_all
+    await later(web, clock, EVERY_S)
+    assert issuer.fetched.count("token") < asked + AT_ONCE + 1

@@ -5,9 +5,10 @@ nothing of the product compares it with what the jobs wrote themselves (ledger_c
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
@@ -90,6 +91,33 @@ class Promises:
             file.write(json.dumps(facts) + "\n")
 
 
+class Worker(Protocol):
+    """A thread that works until it is told to stop, and keeps what it failed with."""
+
+    failure: BaseException | None
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def join(self) -> None: ...
+
+
+@contextmanager
+def at_work(crowd: Sequence[Worker]) -> Iterator[None]:
+    """All of them at work until the end of the block; then the first failure is raised."""
+    for client in crowd:
+        client.start()
+    try:
+        yield
+    finally:
+        for client in crowd:
+            client.stop()
+        for client in crowd:
+            client.join()
+    for client in crowd:
+        if client.failure is not None:
+            raise client.failure
+
+
 @contextmanager
 def load(
     daemons: Daemons, seed: int, clients: int = 3, pauses_s: tuple[float, float] = USUAL_PAUSES_S
@@ -102,18 +130,8 @@ def load(
             Client(daemons, proxy.address, number, promises, seed, pauses_s=pauses_s)
             for number in range(clients)
         ]
-        for client in crowd:
-            client.start()
-        try:
+        with at_work(crowd):
             yield proxy
-        finally:
-            for client in crowd:
-                client.stop()
-            for client in crowd:
-                client.join()
-        for client in crowd:
-            if client.failure is not None:
-                raise client.failure
 
 
 def drain(daemons: Daemons) -> dict[str, int]:

@@ -6,12 +6,14 @@ its address and its PKCE verifier.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -20,6 +22,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from dlq_common.clock import Clock
 from dlq_common.errors import Unauthenticated, Unavailable
+from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.issuer import ServerRefused
 
 ADDRESS = "https://sso.example.org/realms/lab"
@@ -52,6 +55,8 @@ class OidcIssuer:
     """Whether a refresh brings an ID token, too."""
     forgets_us: bool = False
     """Whether the secret of this server is another one now."""
+    cannot_judge: set[str] = field(default_factory=set)
+    """Subjects whose refresh tokens it fails with."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     living: dict[str, Claims] = field(default_factory=dict)
     """The claims behind each refresh token that counts."""
@@ -74,6 +79,7 @@ class OidcIssuer:
     async def fetch(self, address: str, form: Mapping[str, str] | None, proof: str) -> bytes:
         """An answer, as over HTTPS."""
         self.fetched.append(urlsplit(address).path.rpartition("/")[2])
+        await asyncio.sleep(0)  # others ask meanwhile
         if self.away:
             raise Unavailable("the issuer does not answer")
         if address.endswith("/.well-known/openid-configuration"):
@@ -128,9 +134,12 @@ class OidcIssuer:
     def _tokens_for(self, form: Mapping[str, str], proof: str) -> Claims:
         if form["grant_type"] == "refresh_token":
             self._check_client(proof)
-            claims = self.living.pop(form["refresh_token"], None)
+            claims = self.living.get(form["refresh_token"])
+            if claims is not None and claims["sub"] in self.cannot_judge:
+                raise Unavailable("the issuer answers 500")
+            self.living.pop(form["refresh_token"], None)
             if claims is None:
-                raise Unauthenticated("the issuer refuses the code (400)")
+                raise Unauthenticated("the issuer refuses the code")
             fresh = {**claims, **{key: self._usual("")[key] for key in ("iat", "exp")}}
             told = {"id_token": self.token(fresh)} if self.tells_again else {}
             return told | self._refresh_token(claims)
@@ -147,10 +156,10 @@ class OidcIssuer:
 
     def _check_client(self, proof: str) -> None:
         if self.forgets_us:
-            raise ServerRefused("the issuer refuses the code (401)")
+            raise ServerRefused("the issuer refuses this server (401)")
         pair = base64.b64decode(proof.removeprefix("Basic ")).decode()
         if pair != urlencode({CLIENT_ID: CLIENT_SECRET}).replace("=", ":").replace("+", "%20"):
-            raise ServerRefused("the issuer refuses the code (401)")
+            raise ServerRefused("the issuer refuses this server (401)")
 
     def _asked(self, form: Mapping[str, str], proof: str) -> dict[str, str]:
         self._check_client(proof)
@@ -163,7 +172,7 @@ class OidcIssuer:
             or asked["code_challenge"] != challenge.rstrip(b"=").decode()
             or asked["redirect_uri"] != form["redirect_uri"]
         ):
-            raise Unauthenticated("the issuer refuses the code (400)")
+            raise Unauthenticated("the issuer refuses the code")
         return asked
 
     def _usual(self, subject: str) -> Claims:
@@ -175,6 +184,16 @@ class OidcIssuer:
             "iat": now_s,
             "exp": now_s + LIFETIME_S,
         }
+
+
+def openid_config(directory: Path, **words: Any) -> OpenIdConfig:
+    """A server that this issuer knows; its secret lies in the directory."""
+    secret = directory / "openid.secret"
+    secret.write_text(f"{CLIENT_SECRET}\n")
+    secret.chmod(0o600)
+    return OpenIdConfig(
+        issuer=ADDRESS, client_id=CLIENT_ID, client_secret_file=str(secret), **words
+    )
 
 
 def unsigned(token: str) -> str:

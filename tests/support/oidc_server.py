@@ -20,6 +20,7 @@ import click
 
 from dlq_common.clock import SteadyClock
 from dlq_common.errors import DlqError, Unauthenticated
+from dlq_web.entrance.issuer import ServerRefused
 from support.oidc_issuer import CLIENT_ID, CLIENT_SECRET, OidcIssuer
 
 PAGE = """<!doctype html><html lang="en"><title>The test issuer</title><h1>Who are you?</h1>
@@ -96,8 +97,7 @@ def _handler_of(site: IssuerSite) -> type[BaseHTTPRequestHandler]:
                 raw = asyncio.run(site.issuer.fetch(self.path, form, proof))
                 self._say(200, raw, "application/json")
             except DlqError as error:
-                status = 400 if isinstance(error, Unauthenticated) else 503
-                self._say(status, b"{}", "application/json")
+                self._say(*_refusal(error), "application/json")
 
         def _say(self, status: int, raw: bytes, kind: str) -> None:
             self.send_response(status)
@@ -110,6 +110,14 @@ def _handler_of(site: IssuerSite) -> type[BaseHTTPRequestHandler]:
             """Nothing."""
 
     return Handler
+
+
+def _refusal(error: DlqError) -> tuple[int, bytes]:
+    if isinstance(error, ServerRefused):
+        return 401, b'{"error": "invalid_client"}'
+    if isinstance(error, Unauthenticated):
+        return 400, b'{"error": "invalid_grant"}'
+    return 503, b"{}"
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -19,6 +19,18 @@ from support.master_harness import Master, config_of
 BUDGET = 64 << 30
 
 
+@contextmanager
+def suspending_site(
+    policy: str = "best-effort", gpus: int = 4, **settings: str
+) -> Iterator[SuspendingSite]:
+    """One until the end of the block."""
+    site = SuspendingSite(policy, gpus, **settings)
+    try:
+        yield site
+    finally:
+        site.master.close()
+
+
 class SuspendingSite:
     """Two nodes of four GPUs, which suspend jobs."""
 

@@ -112,12 +112,12 @@ class _Keeper:
             while True:
                 kind, method, request, timeout_s = receive(line)
                 if kind:
-                    self._serve_stream(line, channel, kind, method, timeout_s)
+                    self._serve_stream(line, channel, kind, method, request, timeout_s)
                     return
                 send(line, _answer(channel, method, request, timeout_s))
 
     def _serve_stream(
-        self, line: socket.socket, channel: grpc.Channel, kind: str, method: str,
+        self, line: socket.socket, channel: grpc.Channel, kind: str, method: str, request: bytes,
         timeout_s: float | None,
     ) -> None:  # fmt: skip
         with self._lock:
@@ -126,7 +126,7 @@ class _Keeper:
         try:
             send(line, has_room)
             if has_room:
-                relay(line, channel, method, kind, timeout_s)
+                relay(line, channel, kind, method, request, timeout_s)
         finally:
             with self._lock:
                 self._streams -= has_room
@@ -253,26 +253,32 @@ class RelayedChannel(grpc.Channel):
         response_deserializer: Any = None, *rest: Any, **more: Any,
     ) -> Any:  # fmt: skip
         def call(asked: Any, timeout: float | None = None, **options: Any) -> Any:
-            line = None if options else self._begun(kind, method, timeout)
+            line = None
+            if not options:
+                request = b"" if kind == STREAM_STREAM else request_serializer(asked)
+                line = self._begun(kind, method, request, timeout)
             if line is None:
                 own = getattr(self._real(), kind)
                 real = own(method, request_serializer, response_deserializer, *rest, **more)
                 return real(asked, timeout=timeout, **options)
             stream = RelayedStream(line, request_serializer, response_deserializer)
             self._streams.add(stream)
-            (stream.ask_each if kind == STREAM_STREAM else stream.ask)(asked)
+            if kind == STREAM_STREAM:
+                stream.ask_each(asked)
             return stream
 
         return call
 
-    def _begun(self, kind: str, method: str, timeout_s: float | None) -> socket.socket | None:
+    def _begun(
+        self, kind: str, method: str, request: bytes, timeout_s: float | None
+    ) -> socket.socket | None:
         """A line on which the keeper has begun such a stream. None: it takes none."""
         if self._line is None:
             return None
         with suppress(OSError, EOFError, ValueError):
             line = self._to_keeper()
             try:
-                send(line, (kind, method, b"", timeout_s))
+                send(line, (kind, method, request, timeout_s))
                 if receive(line):
                     return line
             except BaseException:

@@ -63,13 +63,14 @@ class _HandOver(Generic[T]):
 
 
 def relay(
-    line: socket.socket, channel: grpc.Channel, method: str, kind: str, timeout_s: float | None
-) -> None:
-    """Serve one stream of a spare to its end. OSError, EOFError, ValueError: the spare has ended,
-    and the call is cancelled.
+    line: socket.socket, channel: grpc.Channel, kind: str, method: str, request: bytes,
+    timeout_s: float | None,
+) -> None:  # fmt: skip
+    """Serve one stream of a spare to its end; a unary one has one `request`. OSError, EOFError,
+    ValueError: the spare has ended, and the call is cancelled.
     """
     requests: _HandOver[bytes] = _HandOver()
-    asked = requests if kind == STREAM_STREAM else receive(line)
+    asked = requests if kind == STREAM_STREAM else request
     call: Any = getattr(channel, kind)(method)(asked, timeout=timeout_s)
     hearing = threading.Thread(target=_hear_requests, args=(line, requests, call), daemon=True)
     hearing.start()
@@ -123,11 +124,6 @@ class RelayedStream:
         self._hearing = threading.Thread(target=self._hear, daemon=True)
         self._hearing.start()
 
-    def ask(self, request: Any) -> None:
-        """The only request of this stream."""
-        with suppress(OSError):  # its lost line is told by its end
-            send(self._line, self._write(request))
-
     def ask_each(self, requests: Iterator[Any]) -> None:
         """Send the requests as they come, by a thread of its own."""
         threading.Thread(target=self._say, args=(requests,), daemon=True).start()
@@ -139,30 +135,30 @@ class RelayedStream:
         """The next message, once it is there. Raises RelayedError as gRPC would."""
         for answer in self._answers:
             return self._read(answer)
-        if self._cancelled:
-            raise RelayedError(grpc.StatusCode.CANCELLED.value[0], "cancelled here")
-        if self._failure is None:
-            raise lost()
-        if self._failure:
-            raise RelayedError(*self._failure)
-        raise StopIteration
+        raise self._end() or StopIteration
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait for its end, and take no message any more. FutureTimeoutError: it goes on."""
         self._answers.end()
-        self._hearing.join(timeout)
-        if self._hearing.is_alive():
-            raise grpc.FutureTimeoutError
-        if self._failure is None:
-            return lost()
-        return RelayedError(*self._failure) if self._failure else None
+        return self._end(timeout)
 
     def cancel(self) -> None:
         """End it here and at the master. No effect once it has ended."""
-        self._cancelled = self._hearing.is_alive()
+        self._cancelled |= self._hearing.is_alive()
         self._answers.end()
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
+
+    def _end(self, timeout_s: float | None = None) -> Exception | None:
+        """Wait for its end: the error, or None at a good end. FutureTimeoutError: it goes on."""
+        self._hearing.join(timeout_s)
+        if self._hearing.is_alive():
+            raise grpc.FutureTimeoutError
+        if self._cancelled:
+            return RelayedError(grpc.StatusCode.CANCELLED.value[0], "cancelled here")
+        if self._failure is None:
+            return lost()
+        return RelayedError(*self._failure) if self._failure else None
 
     def _hear(self) -> None:
         with self._line, suppress(*_CUT):
@@ -172,7 +168,19 @@ class RelayedStream:
         self._answers.end()
 
     def _say(self, requests: Iterator[Any]) -> None:
-        with suppress(OSError):
+        try:
             for request in requests:
-                send(self._line, self._write(request))
-            send(self._line, None)
+                raw = self._write(request)
+                if not self._is_sent(raw):
+                    return
+        except BaseException:
+            self.cancel()  # as gRPC: nobody else would end it
+            raise
+        self._is_sent(None)
+
+    def _is_sent(self, raw: bytes | None) -> bool:
+        """Whether the line took it. A lost line is told by the end of the stream."""
+        with suppress(OSError):
+            send(self._line, raw)
+            return True
+        return False

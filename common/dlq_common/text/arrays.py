@@ -41,10 +41,7 @@ class NamedTasks(NamedTuple):
 
     array_id: str
     ranges: tuple[IndexRange, ...]
-
-    @property
-    def task_count(self) -> int:
-        return count_of(self.ranges)
+    task_count: int
 
 
 class TasksText(NamedTuple):
@@ -69,14 +66,17 @@ def slurm_array(text: str) -> str:
     """An array as Slurm reads it, in a form that `parse_array` takes.
 
     An index twice is one, and empty parts are none. `%4` alone is index 0. Of a limit the digits
-    count. Text that has no such reading stays as it is.
+    count. Text that has no such reading, or whose parts are too many tasks, stays as it is.
     """
     indexes, percent, limit = text.partition("%")
     parts = [part for part in re.split(r"[,\[\]]", indexes) if part.strip()]
     try:
-        every = {index for part in parts for index in expand(parse_ranges(part))}
+        ranges = [each for part in parts for each in _read_ranges(part)]
+        if count_of(ranges) > MOST_TASKS:
+            return text
     except ValueError:
         return text
+    every = {index for each in ranges for index in each.indexes()}
     most = _FIRST_DIGITS.match(limit.lstrip())
     shown = format_indexes(sorted(every or {0}))
     return f"{shown}%{most[0]}" if percent and most and most[0] else shown
@@ -92,6 +92,7 @@ def parse_ranges(text: str) -> tuple[IndexRange, ...]:
 
 
 def _read_ranges(text: str) -> tuple[IndexRange, ...]:
+    """As they are written; `count_of` checks them."""
     ranges = []
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
@@ -99,7 +100,6 @@ def _read_ranges(text: str) -> tuple[IndexRange, ...]:
             raise ValueError(f"{text!r} names no indexes: {_FORMS}")
         first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
         ranges.append(IndexRange(first, last, step))
-        _check_range(ranges[-1])
     return tuple(ranges)
 
 
@@ -107,14 +107,15 @@ def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
     """The indexes of some ranges, rising. ValueError for empty or endless ones, and for an index
     twice.
     """
-    indexes: set[int] = set()
-    count = 0
-    for each in ranges:
-        _check_range(each)
-        count += len(each.indexes())
-        if count > MOST_TASKS:
-            raise ValueError(f"more than {MOST_TASKS} tasks")
-        indexes.update(each.indexes())
+    listed = tuple(ranges)
+    return _indexes(listed, count_of(listed))
+
+
+def _indexes(ranges: Iterable[IndexRange], count: int) -> tuple[int, ...]:
+    """The same of checked ranges with so many indexes."""
+    if count > MOST_TASKS:
+        raise ValueError(f"more than {MOST_TASKS} tasks")
+    indexes = {index for each in ranges for index in each.indexes()}
     if not indexes:
         raise ValueError(f"there are no indexes: {_FORMS}")
     if len(indexes) < count:
@@ -144,7 +145,7 @@ def read_tasks(text: str) -> NamedTasks | None:
     if not found:
         return None
     ranges = _read_ranges(found[2] or _LIMIT.sub("", found[3]))
-    return NamedTasks(str(int(found[1])), ranges)
+    return NamedTasks(str(int(found[1])), ranges, count_of(ranges))
 
 
 def parse_tasks(text: str) -> TasksText | None:
@@ -152,8 +153,9 @@ def parse_tasks(text: str) -> TasksText | None:
 
     A limit is passed over: `12_[4-99%4]` is how a list shows them.
     """
-    named = read_tasks(text)
-    return None if named is None else TasksText(named.array_id, expand(named.ranges))
+    if (named := read_tasks(text)) is None:
+        return None
+    return TasksText(named.array_id, _indexes(named.ranges, named.task_count))
 
 
 def format_indexes(indexes: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from dlq_cli.front import line
+from dlq_cli.front import frames, line
 from dlq_cli.front.streams import RelayedStream
 from dlq_client.line import connection
 from support.waiting import wait_until
@@ -179,3 +179,81 @@ def test_the_end_of_the_keeper_is_a_lost_line() -> None:
         next(stream)
     error: Any = lost.value
     assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_stream_that_is_cancelled_twice_was_cancelled(channel: line.RelayedChannel) -> None:
+    stream = channel.unary_stream("/wait", bytes, bytes)(b"")
+    assert next(stream) == b"waiting"
+    stream.cancel()
+    stream._hearing.join(WAIT_S)
+    stream.cancel()
+    for error in (stream.exception(), *refusals(stream)):
+        assert error.code() is grpc.StatusCode.CANCELLED
+
+
+def refusals(stream: RelayedStream) -> list[Any]:
+    """The error that its reader gets."""
+    with pytest.raises(grpc.RpcError) as ended:
+        next(stream)
+    return [ended.value]
+
+
+def test_a_reader_hears_the_true_end_while_another_thread_waits_for_it() -> None:
+    ours, its = socket.socketpair()
+    stream = RelayedStream(ours, bytes, bytes)
+    found: list[Any] = []
+    reading = threading.Thread(target=lambda: found.extend(stream))
+    with pytest.raises(grpc.FutureTimeoutError):
+        stream.exception(timeout=0.0)
+    reading.start()
+    reading.join(0.2)
+    assert reading.is_alive(), "it waits for the end"
+    frames.send(its, ())
+    reading.join(WAIT_S)
+    assert (reading.is_alive(), found, stream.exception()) == (False, [], None)
+    its.close()
+
+
+@pytest.mark.parametrize("where", ["iterator", "serializer", "file"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_the_requests_ends_the_stream(
+    channel: line.RelayedChannel, server: Server, where: str
+) -> None:
+    def requests() -> Iterator[bytes]:
+        yield b"a"
+        assert server.begun.wait(WAIT_S)
+        if where != "serializer":
+            raise OSError("gone") if where == "file" else RuntimeError("wrong")
+        yield b"wrong"
+
+    def write(request: bytes) -> bytes:
+        if request == b"wrong":
+            raise ValueError
+        return request
+
+    stream = channel.stream_stream("/echo", write, bytes)(requests())
+    assert server.ended.wait(WAIT_S)
+    assert stream.exception(WAIT_S).code() is grpc.StatusCode.CANCELLED
+
+
+def test_the_only_request_of_a_stream_comes_with_its_opening() -> None:
+    with tempfile.TemporaryDirectory(prefix="dlqfs", dir="/tmp") as root:
+        listening = socket.create_server(f"{root}/line", family=socket.AF_UNIX)
+        opened: list[Any] = []
+
+        def keeper() -> None:
+            of_the_channel, _ = listening.accept()
+            its, _ = listening.accept()
+            with of_the_channel, its:
+                opened.extend((frames.receive(its), frames.receive(its)))
+                frames.send(its, True)
+                frames.send(its, ())
+
+        serving = threading.Thread(target=keeper)
+        serving.start()
+        with line.RelayedChannel(Path(root) / "line", WHO) as channel:
+            stream = channel.unary_stream("/count", bytes, bytes)(b"3", timeout=WAIT_S)
+            assert list(stream) == []
+        serving.join()
+        listening.close()
+    assert opened[1] == ("unary_stream", "/count", b"3", WAIT_S)

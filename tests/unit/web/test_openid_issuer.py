@@ -14,8 +14,17 @@ from urllib.parse import parse_qs
 import pytest
 
 from dlq_common.errors import ConfigError, DlqError, Unauthenticated, Unavailable
-from dlq_web.entrance.issuer import LARGEST_ANSWER, Client, Issuer, fetching, is_safe
+from dlq_web.entrance.issuer import (
+    LARGEST_ANSWER,
+    Client,
+    Issuer,
+    ServerRefused,
+    fetching,
+    is_safe,
+)
 from support.fake_clock import FakeClock
+
+REFUSALS = {"none": b"{}", "nonsense": b"nonsense", "list": b"[]"}
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -37,6 +46,10 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        status, _, error = self.path.strip("/").partition("/")
+        if status.isdigit():
+            self._say(int(status), REFUSALS.get(error) or json.dumps({"error": error}).encode())
+            return
         self.posted.append((self.headers["Authorization"] or "", parse_qs(body)))
         self._say(200, b'{"id_token": "a.b.c"}')
 
@@ -83,6 +96,30 @@ async def test_answers_and_refusals_come_as_they_are() -> None:
                 await fetch(f"{address}/{path}", None, "")
     with pytest.raises(Unavailable, match="does not answer"):
         await fetch(f"{address}/json", None, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("400/invalid_grant", Unauthenticated),
+        ("401/invalid_grant", Unauthenticated),
+        ("403/invalid_grant", Unauthenticated),
+        ("400/invalid_client", ServerRefused),
+        ("400/unauthorized_client", ServerRefused),
+        ("401/invalid_client", ServerRefused),
+        ("400/none", ServerRefused),
+        ("400/nonsense", ServerRefused),
+        ("403/list", ServerRefused),
+        ("503/temporarily_unavailable", Unavailable),
+    ],
+)
+async def test_the_word_of_a_refusal_says_whether_a_token_is_void(
+    path: str, kind: type[DlqError]
+) -> None:
+    """RFC 6749, 5.2. One that means this server would end the sessions of all its users."""
+    with served() as address, pytest.raises(DlqError) as refused:
+        await fetching("")(f"{address}/{path}", {"grant_type": "refresh_token"}, "")
+    assert type(refused.value) is kind
 
 
 async def test_a_code_is_exchanged_with_the_verifier_and_the_proof_of_the_client() -> None:

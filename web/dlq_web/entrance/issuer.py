@@ -13,6 +13,7 @@ import base64
 import json
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -23,7 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError, Unauthenticated, Unavailable
+from dlq_common.errors import ConfigError, DlqError, Unauthenticated, Unavailable
 from dlq_common.text.units import HOUR, MINUTE
 
 KEPT_S = HOUR
@@ -36,7 +37,7 @@ _DESCRIPTION = "/.well-known/openid-configuration"
 Form = Mapping[str, str]
 Fetch = Callable[[str, Form | None, str], Awaitable[bytes]]
 """An address, perhaps a form to post, and perhaps a header Authorization. Raises Unavailable while
-the issuer is away, and Unauthenticated when it refuses."""
+the issuer is away, Unauthenticated when it refuses a code or a token, and ServerRefused else."""
 
 
 class Endpoints(NamedTuple):
@@ -181,12 +182,7 @@ def fetching(ca_file: str) -> Fetch:
             with opener.open(Request(address, body, headers), timeout=PATIENCE_S) as answer:
                 return bytes(answer.read(LARGEST_ANSWER))
         except HTTPError as error:
-            if error.code in (400, 401, 403):
-                kind = Unauthenticated if error.code == 400 else ServerRefused
-                raise kind(
-                    f"the issuer refuses the code ({error.code})", hint="sign in anew"
-                ) from None
-            raise Unavailable(f"the issuer answers {error.code}") from None
+            raise _refusal(error) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise Unavailable(f"the issuer does not answer: {type(error).__name__}") from None
 
@@ -194,6 +190,21 @@ def fetching(ca_file: str) -> Fetch:
         return await asyncio.to_thread(ask, address, form, proof)
 
     return fetch
+
+
+def _refusal(error: HTTPError) -> DlqError:
+    """Its meaning. The word `error` of the answer says it (RFC 6749, 5.2): issuers differ in the
+    status.
+    """
+    with error, suppress(HTTPException, OSError, ValueError, Unavailable):
+        if _object(error.read(LARGEST_ANSWER)).get("error") == "invalid_grant":
+            return Unauthenticated("the issuer refuses the code", hint="sign in anew")
+    if error.code in (400, 401, 403):
+        return ServerRefused(
+            f"the issuer refuses this server ({error.code})",
+            hint="an operator looks at client_id and client_secret_file of [openid]",
+        )
+    return Unavailable(f"the issuer answers {error.code}")
 
 
 class _Stays(HTTPRedirectHandler):

@@ -21,7 +21,7 @@ from dlq_web.entrance.id_tokens import TokenReader
 from dlq_web.entrance.issuer import Issuer
 from dlq_web.entrance.rules import ClaimRules
 
-AT_ONCE = 8  # questions to the issuer
+AT_ONCE = 4  # questions to the issuer: asyncio's pool has 5 threads or more, for sign-ins too
 AGAIN_S = MINUTE / 2  # while it is away
 LOOK_S = 5.0
 
@@ -73,7 +73,8 @@ class Rechecks:
         """Ask about all that are due."""
         now_s = self._clock.boottime_s()
         due = [one for one in self._stood.values() if one.due_s <= now_s]
-        await asyncio.gather(*map(self._ask, due))
+        is_away = asyncio.Event()  # one question has found it so: the others wait for later
+        await asyncio.gather(*(self._ask(one, is_away) for one in due))
 
     async def keep(self) -> None:
         """Sweep for ever."""
@@ -81,20 +82,43 @@ class Rechecks:
             await asyncio.sleep(LOOK_S)
             await self.sweep()
 
-    async def _ask(self, one: _Stood) -> None:
+    async def _ask(self, one: _Stood, is_away: asyncio.Event) -> None:
         async with self._places:
-            try:
-                why = await self._objection(one)
-            except Unavailable:
-                one.due_s = self._clock.boottime_s() + AGAIN_S
+            if not self._stands(one):
                 return
-            except DlqError as error:
-                why = error.what
-        if why and id(one.person) in self._stood:
+            wait_s = AGAIN_S
+            try:
+                if not is_away.is_set():
+                    await self._judge(one)
+                    wait_s = self._every_s
+            except Unavailable:
+                is_away.set()
+                self._put_last(one)
+            except Exception as error:  # noqa: BLE001 - the other sessions are asked about still
+                get_logger("web").error(
+                    "recheck_failed", user=one.person.name, error=repr(error), exc_info=error
+                )
+            one.due_s = self._clock.boottime_s() + wait_s
+
+    async def _judge(self, one: _Stood) -> None:
+        """End the session if the issuer stands by it no more. Unavailable while it is away."""
+        try:
+            why = await self._objection(one)
+        except Unavailable:
+            raise
+        except DlqError as error:
+            why = error.what
+        if why and self._stands(one):
             get_logger("web").info("signed_out", way="recheck", user=one.person.name, cause=why)
             self._dismiss(one.person)
-            return
-        one.due_s = self._clock.boottime_s() + self._every_s
+
+    def _put_last(self, one: _Stood) -> None:
+        """One that always fails must not put the others off each time."""
+        if self._stands(one):
+            self._stood[id(one.person)] = self._stood.pop(id(one.person))
+
+    def _stands(self, one: _Stood) -> bool:
+        return self._stood.get(id(one.person)) is one
 
     async def _objection(self, one: _Stood) -> str:
         """Why the session is over; "": it is not. Raises Unavailable while the issuer is away."""

@@ -45,6 +45,7 @@ class TaskLayout(NamedTuple):
     tasks: int
     implied: bool  # nobody said how many
     nodes: int | None  # None: as few as hold it
+    fewest: bool  # `nodes` begins a range of them
     tasks_per_node: int | None  # as asked
     cpus_per_task: int | None  # as asked
     gpus: int
@@ -68,7 +69,7 @@ class _Wish(NamedTuple):
 def task_layout(said: Mapping[str, str]) -> TaskLayout:
     """The layout of options by their long names. CannotLayOut names the option that has none."""
     wish = _wish(said)
-    nodes = _nodes(said)
+    nodes, fewest = _nodes(said)
     tasks, given = _tasks(said, wish, nodes)
     each = _count(said, "--ntasks-per-node")
     if nodes is None and each and given:
@@ -89,6 +90,7 @@ def task_layout(said: Mapping[str, str]) -> TaskLayout:
         tasks=tasks,
         implied=not given,
         nodes=nodes,
+        fewest=fewest,
         tasks_per_node=each,
         cpus_per_task=cpus,
         gpus=gpus,
@@ -172,7 +174,7 @@ def _memory(said: Mapping[str, str], gpus: int, nodes: int, cpus_per_node: int) 
     if not named:
         return "", ""
     name = named[0]
-    kib = _kib(name, said[name])
+    kib = kib_of(name, said[name])
     if not kib:  # of --mem it means all memory of a node: `request` asks for it
         return "", ""
     if name == "--mem":
@@ -242,11 +244,11 @@ def named_nodes(said: Mapping[str, str]) -> int:
     return 0
 
 
-def _nodes(said: Mapping[str, str]) -> int | None:
-    """The number of nodes; of a range the smaller one, but no fewer than are named."""
+def _nodes(said: Mapping[str, str]) -> tuple[int | None, bool]:
+    """The number of nodes, and whether it begins a range; no fewer than are named."""
     text, named = said.get("--nodes"), named_nodes(said)
     if text is None:
-        return named or None
+        return named or None, False
     least, dash, most = text.strip().partition("-")
     if dash and not least:  # as in Slurm, `-2` is 0-2
         least = "0"
@@ -260,9 +262,7 @@ def _nodes(said: Mapping[str, str]) -> int | None:
     if named > numbers[-1]:
         what = f"invalid number of nodes (-N {named}-{numbers[-1]})"
         raise SlurmSays(f"sbatch: error: {what}", code=255)
-    if named > numbers[0]:
-        return named
-    return max(1, numbers[0])
+    return max(1, named, numbers[0]), numbers[0] < numbers[-1]
 
 
 def _node_number(word: str, text: str) -> int:
@@ -284,8 +284,8 @@ def _count(said: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _kib(name: str, text: str) -> int:
-    """Slurm's bare number is MiB."""
+def kib_of(name: str, text: str) -> int:
+    """A size in whole MiB, as KiB; Slurm's bare number is MiB. SlurmSays for any other text."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise SlurmSays(f"sbatch: error: Invalid {name} specification", code=255)

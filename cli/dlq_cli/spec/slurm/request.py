@@ -7,7 +7,6 @@ Every option is taken, has no effect on the work, or refuses the submission (`de
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from dlq_cli.spec.slurm.layout import (
     NODELIST,
     CannotLayOut,
     TaskLayout,
+    kib_of,
     named_nodes,
     task_layout,
 )
@@ -32,7 +32,6 @@ from dlq_common.job_fields.table.output_files import STDOUT
 
 ACCOUNT = "--account"
 _EXCLUSIVE = "--exclusive"
-_SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?")
 _DEFAULT = "Slurm's default"
 FEWEST = "Slurm's fewest nodes"
 """The origin of `nodes` where the options do not say it: other numbers will do too."""
@@ -152,7 +151,7 @@ def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> La
             del said[error.field]
             notes.append(f"{_place(name, made.last[error.field].line)}: left away: {error.what}")
             continue
-        if layout.nodes and _is_range(said.get("--nodes", "")) and layout.implied:
+        if layout.fewest and layout.implied:
             option = made.last["--nodes"]
             fewest = f"it gets {layout.nodes}, the fewest"
             notes.append(f"{_place(name, option.line)}: {option.written}: {fewest}")
@@ -199,13 +198,7 @@ def _is_exclusive(made: Conversion) -> bool:
 
 
 def _wants_all_memory(made: Conversion) -> bool:
-    found = _SIZE.fullmatch(made.last["--mem"].value) if "--mem" in made.last else None
-    return found is not None and not int(found[1])
-
-
-def _is_range(text: str) -> bool:
-    least, dash, most = text.partition("-")
-    return bool(dash) and least != most
+    return "--mem" in made.last and not kib_of("--mem", made.last["--mem"].value)
 
 
 def _spreads(layout: TaskLayout) -> bool:
@@ -251,9 +244,7 @@ def _told(made: Conversion) -> Layer:
     """Variables of the batch script that repeat options; the agent adds what is placed."""
     values = {_WORDS[key]: made.last[key].value for key in _WORDS if key in made.last}
     for key, variable in _MIB.items():
-        found = _SIZE.fullmatch(made.last[key].value) if key in made.last else None
-        if found and int(found[1]):
-            kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2]]
+        if key in made.last and (kib := kib_of(key, made.last[key].value)):
             values[variable] = str(kib >> 10)
     values |= {_SWITCHED[key]: "1" for key in _SWITCHED if key in made.last}
     if values.get("SLURM_EXPORT_ENV", "ALL").upper() == "ALL":

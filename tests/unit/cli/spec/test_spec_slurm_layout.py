@@ -286,7 +286,7 @@ def test_all_memory_of_a_node_that_is_asked_for_whole() -> None:
     assert sbatch("--mem=0", "--exclusive")[0] == sbatch("--exclusive")[0]
 
 
-@pytest.mark.parametrize("word", ["--mem=0", "--mem=0G"])
+@pytest.mark.parametrize("word", ["--mem=0", "--mem=0G", "--mem=0g", "--mem=0MB", "--mem=0kb"])
 def test_all_memory_of_a_node_is_asked_for_where_the_sizes_of_nodes_are_known(word: str) -> None:
     assert sbatch(word, "-c2")[0].origins["nodes"] == ALL_MEMORY
     assert sbatch(word, "-G1")[0].origins["nodes"] != ALL_MEMORY
@@ -295,7 +295,7 @@ def test_all_memory_of_a_node_is_asked_for_where_the_sizes_of_nodes_are_known(wo
 
 @pytest.mark.parametrize(
     ("text", "nodes", "noted"),
-    [("1-2", 1, True), ("-2", 1, True), ("0-2", 1, True), ("2-2", 2, False)],
+    [("1-2", 1, True), ("-2", 1, True), ("0-2", 1, True), ("2-2", 2, False), ("02-2", 2, False)],
 )
 def test_of_a_range_of_nodes_a_job_gets_the_fewest_and_says_so(
     text: str, nodes: int, noted: bool
@@ -314,6 +314,15 @@ def test_a_word_that_is_no_number_ends_sbatch_with_slurms_code(word: str) -> Non
 
 def test_memory_is_rounded_up_to_mib_as_in_slurm() -> None:
     assert laid_out("--mem=4k").memory == "1024KiB"
+
+
+@pytest.mark.parametrize(
+    ("word", "mib"), [("4g", "4096"), ("4G", "4096"), ("4gb", "4096"), ("1500K", "2"), ("4k", "1")]
+)
+def test_a_script_finds_the_memory_that_its_job_has(word: str, mib: str) -> None:
+    made, _ = sbatch(f"--mem={word}")
+    assert made.environment["SLURM_MEM_PER_NODE"] == mib
+    assert laid_out(f"--mem={word}").memory == f"{int(mib) << 10}KiB"
 
 
 # Measured on Slurm 22.05.

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_common.text import arrays
 from dlq_common.text.arrays import (
     LARGEST_INDEX,
     ArrayText,
@@ -15,6 +16,7 @@ from dlq_common.text.arrays import (
     parse_ranges,
     parse_tasks,
     read_tasks,
+    slurm_array,
 )
 
 
@@ -92,3 +94,15 @@ def test_tasks_can_be_counted_without_being_listed() -> None:
     assert read_tasks("12") is None
     with pytest.raises(ValueError, match="empty"):
         read_tasks("12_[3-1]")
+
+
+def test_odd_parts_of_an_array_are_counted_together_before_they_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert slurm_array("0-49999,50000-99999,") == "0-99999"
+    listed: list[object] = []
+    monkeypatch.setattr(arrays, "format_indexes", listed.append)
+    many = ",".join(f"{first}-{first + 99_999}" for first in range(0, 3_000_000, 100_000))
+    assert slurm_array(many) == many
+    assert slurm_array("0-99999,5,") == "0-99999,5,"
+    assert listed == []

@@ -24,21 +24,20 @@ from dlq_master.model.nodes.node import FlagNote, NodeFlag
 from dlq_nodeagent.model.errands import Move, MoveResult
 from support.agent_bench import made
 from support.suspending_site import SuspendingSite as Site
+from support.suspending_site import suspending_site
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.master.close()
+    with suspending_site() as opened:
+        yield opened
 
 
 @pytest.fixture
 def busy() -> Iterator[Site]:
     """The shortest comes first, and others are suspended for it."""
-    site = Site("srtf", preempt="suspend", min_run="off")
-    yield site
-    site.master.close()
+    with suspending_site("srtf", preempt="suspend", min_run="off") as opened:
+        yield opened
 
 
 def running(site: Site, *asked: tuple[int, float, float], saves_s: float = 1) -> list[JobId]:

@@ -31,21 +31,20 @@ from support.agent_bench import made
 from support.builders import a_job, a_node, an_allocation, an_attempt
 from support.master_harness import ROOT
 from support.suspending_site import SuspendingSite as Site
+from support.suspending_site import suspending_site
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.master.close()
+    with suspending_site() as opened:
+        yield opened
 
 
 @pytest.fixture
 def busy() -> Iterator[Site]:
     """The fewest GPUs come first, and others are suspended for short ones."""
-    site = Site("sf", preempt="suspend", min_run="off")
-    yield site
-    site.master.close()
+    with suspending_site("sf", preempt="suspend", min_run="off") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(2, 1), (8, 2)])
@@ -169,9 +168,8 @@ def test_a_refusal_after_which_all_are_back_leaves_nothing_open(site: Site) -> N
 @pytest.fixture
 def wide() -> Iterator[Site]:
     """Two nodes of eight GPUs."""
-    site = Site(gpus=8)
-    yield site
-    site.master.close()
+    with suspending_site(gpus=8) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(2, 1), (8, 2)])
