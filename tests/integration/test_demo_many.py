@@ -36,5 +36,8 @@ def test_every_job_is_there_once_and_nothing_is_left(short_path: Path) -> None:
     proved = [line for line in done.stdout.splitlines() if line.startswith("proved ")]
     assert len(proved) == 5, done.stdout
     assert "all 11 jobs completed, each once" in done.stdout
-    assert "2 promised anew after its move and kept" in done.stdout
+    # Others may wait at the emptied cluster too: a lot decides among equal offers.
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("wide-")}
+    for name in ("wide-1", "wide-3"):
+        assert "promised anew after its move and kept" in rows[name], done.stdout
     assert list(short_path.iterdir()) == []
