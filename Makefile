@@ -267,7 +267,7 @@ lock-strangers: | $(UV_TOOL)  ## pin the programs of tests/strangers anew
 	  --output-file tests/strangers/requirements/$$group.lock tests/strangers/requirements/$$group.in || exit 1; done
 
 .PHONY: differ
-differ: setup  ## Slurm's answers beside dlq's, 618 calls (root; Debian: slurm-wlm slurmdbd mariadb-server munge); ARGS=--record writes them down
+differ: setup  ## Slurm's answers beside dlq's, 641 calls (root; Debian: slurm-wlm slurmdbd mariadb-server munge); ARGS=--record writes them down
 	PYTHONPATH=tests $(PY) -m differ $(ARGS)
 
 .PHONY: strangers

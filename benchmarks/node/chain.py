@@ -28,12 +28,13 @@ from dlq_client.line.identity import load_identity
 
 GOAL_MS = 9.0
 LOOK_S = 0.2
+_OF_A_PROCESS = 2
 
 
 def scheduled_ms(pid: int) -> float:
-    """Time that the threads of a process were on a core."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
+    """Time that a process was on a core, with its threads that have ended."""
+    clock = (~pid << 3) | _OF_A_PROCESS  # as clock_getcpuclockid(3) makes it
+    return time.clock_gettime_ns(clock) / 1e6
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Asks all clusters for an offer at the same time, within one bound."""
+"""Asks all clusters for an offer at the same time, within one time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRACE_S = 0.5
 
 
 class ClusterAnswers(NamedTuple):
-    """`offers`: one for each cluster. `waits`: of its former jobs, by cluster and number."""
+    """`offers`: one for each cluster. `waits`: those of former jobs, by cluster and job number."""
 
     offers: list[OfferAnswer]
     waits: Mapping[str, Mapping[str, JobWait]]
@@ -34,11 +34,11 @@ def ask_all(
     waiting: Mapping[str, str] = _NONE,
     former: Mapping[str, Sequence[str]] = _NO_JOBS,
 ) -> ClusterAnswers:
-    """One answer for each cluster, in their order; one that has not answered by then is silent.
+    """One answer for each cluster, in their order; a cluster without an answer by then is silent.
 
-    A thread for each: a cluster that hangs keeps no other from its answer. Threads of silent ones
-    are left alone; their answers are dropped. `steady_s`: a clock that is never set. `waiting`: the
-    job that waits already, by its cluster. `former`: jobs there whose waits are asked for too.
+    Each cluster has a thread, so that one that hangs delays no other. Threads of silent clusters
+    are abandoned, and their answers dropped. `steady_s`: a monotonic clock. `waiting`: the job that
+    waits already, by its cluster. `former`: jobs there whose waits are asked for too.
     """
     answers: SimpleQueue[tuple[OfferAnswer, Mapping[str, JobWait]]] = SimpleQueue()
     until_s = steady_s() + within_s + GRACE_S
@@ -72,7 +72,7 @@ def ask_all(
 
 
 def _answer(door: ClusterDoor, spec: bytes, within_s: float, job: str | None) -> OfferAnswer:
-    """A fault in one door is one cluster less, and no end of the question."""
+    """The answer of one cluster. A fault of its door makes it silent, and ends nothing else."""
     try:
         return door.offer(spec, within_s) if job is None else door.offer_of(job, within_s)
     except Exception as error:  # noqa: BLE001 - the thread has nobody who would hear of it

@@ -1,6 +1,6 @@
-"""Goes on with a hand-over until it is certain where its job is, or the patience is over.
+"""Carries a hand-over on until it is certain where its job is, or the patience is over.
 
-The order of effects is the whole safety: the record first, then the message, then the record of the
+Its safety is the order of effects: first the record, then the message, then the record of the
 answer. A kill between any two leaves a record that says which cluster may have the job.
 """
 
@@ -44,14 +44,16 @@ class Carrier:
         self._now_s = now_s
 
     def known(self, number: str, digest: str) -> HandOver | None:
-        """The hand-over that this number has begun. AlreadyExists: it is of another spec."""
+        """The hand-over with this number. AlreadyExists: it is of another spec."""
         hand = self._records.read(number)
         if hand is not None and hand.digest != digest:
             raise AlreadyExists(f"hand-over {number} is of another job", kind="handover", id=number)
         return hand
 
     def begin(self, hand: HandOver) -> None:
-        """Write it down. From here on its job comes to be once, whatever is killed."""
+        """Record a hand-over. From then on its job is submitted exactly once, whatever
+        is killed.
+        """
         with self._records.held(hand.number):
             if self._records.read(hand.number) is not None:
                 what = f"hand-over {hand.number} has begun already"
@@ -64,11 +66,11 @@ class Carrier:
         wait: Callable[[], bool],
         heard: Callable[[], None] = lambda: None,
     ) -> HandOver:
-        """Ask until it has ended. `wait` pauses before a question is asked again; False: enough.
-        `heard`: the cluster has answered that its job still saves, so the patience begins anew.
+        """Ask until the hand-over has ended, and return it; an open one may be continued later.
 
-        The hand-over as it is then: an open one may be gone on with later. NotFound, TryAgain: as
-        the records say.
+        `wait` pauses before a question is repeated; False: stop. `heard`: the cluster has answered
+        that its job still saves, so the patience begins anew. NotFound, TryAgain: as the records
+        say.
         """
         with self._records.held(number):
             hand = self._read(number)
@@ -84,7 +86,7 @@ class Carrier:
             return hand
 
     def give_up(self, number: str, wait: Callable[[], bool]) -> HandOver:
-        """Want it no more: once it is certain that no cluster has the job, it has ended."""
+        """Give the hand-over up. It ends once it is certain that no cluster has the job."""
         with self._records.held(number):
             hand = given_up(self._read(number))
             self._records.write(hand)
@@ -113,10 +115,11 @@ class Carrier:
         return self._written(step(hand, door.withdraw(hand.key)))
 
     def _timely(self, hand: HandOver) -> HandOver:
-        """A job that moves keeps its deadlines as instants, and one may have passed on the way.
+        """The hand-over without deadlines that have passed.
 
-        They are left out before the first try alone, which may make the job unheard. A repeat under
-        the same key with other content would be refused.
+        A job that moves keeps its deadlines as instants, and one may pass on the way. They are
+        removed only before the first try, which may stay unanswered. A repeat with another content
+        under the same key would be refused.
         """
         if hand.moving is None or hand.tries:
             return hand
@@ -125,7 +128,7 @@ class Carrier:
         return replace(hand, spec=spec.SerializeToString(deterministic=True))
 
     def _order(self, door: ClusterDoor, hand: HandOver, moving: MovingJob) -> HandOver:
-        """Ask the cluster that has the job to change it."""
+        """Order the cluster that has the job to change it."""
         if hand.act is NextAct.TAKE:
             return self._written(taken(hand, door.take(moving.job, moving.version, hand.key)))
         if hand.act is NextAct.PAUSE:
@@ -138,7 +141,7 @@ class Carrier:
 
 
 def why_open(hand: HandOver, doors: Mapping[str, ClusterDoor], now_s: float) -> str:
-    """Why an open hand-over has not ended, and how it would end."""
+    """Why an open hand-over has not ended, and how it can end."""
     door = doors.get(hand.cluster)
     if door is None:
         return f"cluster {hand.cluster} is not in the list any more, and may have the job"

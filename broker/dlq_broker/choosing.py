@@ -1,14 +1,13 @@
-"""Rules that choose among offers: pure, stated as criteria in order, with words for each place.
+"""Rules that choose among offers: criteria in order, with words for each place. Pure.
 
-A rule is a row of criteria. The first criterion in which two offers differ decides between them.
-Offers that differ in none stand in the order of the list, or in one drawn by lot.
+The first criterion in which two offers differ decides between them. Offers that differ in none keep
+the order of the list, or a random one. A rule may draw, with a generator that it is given.
 
-A rule may draw, by a generator that it is given. A forecast errs, and its cluster says by how much:
-one start in ten comes before the range, and one after it. If the earliest offer always won, one
-cluster would get all jobs of an hour, often the one that errs most. So each start is drawn from its
-own range: a cluster wins as often as it is likely to be the first. The order of a list is the same
-for each of its jobs, and would fill one cluster with them. So equal offers stand in another order
-each time.
+A forecast errs, and its cluster says by how much: one start in ten is before the range, and one in
+ten after it. If the earliest offer always won, one cluster would get all jobs of an hour, often the
+one that errs most. So each start is drawn from its own range. A cluster then wins as often as it is
+likely to be the first. Equal offers get a random order, because the order of the list would send
+all jobs to one cluster.
 """
 
 from __future__ import annotations
@@ -31,8 +30,10 @@ _FURTHEST = 2.0
 
 
 class Criterion(NamedTuple):
-    """A lower `key` is better. It takes the offer, and the seconds that it counts later by lot.
-    `ahead` and `behind` say it of the better and of the worse offer.
+    """A lower `key` is better. It gets the offer, and the drawn seconds by which its start is
+    later.
+
+    `ahead` and `behind` describe the better and the worse offer.
     """
 
     key: Callable[[ClusterOffer, float], float]
@@ -41,7 +42,7 @@ class Criterion(NamedTuple):
 
 
 class ChoiceRule(NamedTuple):
-    """`draws`: by lot where forecasts cannot tell offers apart (`_lots`)."""
+    """`draws`: chance decides where forecasts cannot (`_lots`)."""
 
     criteria: tuple[Criterion, ...]
     draws: bool = False
@@ -55,7 +56,8 @@ class Ranking(NamedTuple):
 
 
 def ranked(offers: Sequence[ClusterOffer], rule: ChoiceRule, chance: Random) -> Ranking:
-    """Put offers in order. The best one is compared with the second, all others with the best.
+    """Rank offers. The best one is compared with the second, all others with the best.
+
     `chance`: for rules that draw.
     """
     lots = _lots(offers, chance) if rule.draws else [(offer, 0.0) for offer in offers]
@@ -75,7 +77,7 @@ def ranked(offers: Sequence[ClusterOffer], rule: ChoiceRule, chance: Random) -> 
 
 
 def is_better(one: ClusterOffer, other: ClusterOffer, rule: ChoiceRule) -> bool:
-    """Whether the first offer is the better one by its own words, without a draw."""
+    """Whether the first offer is the better one without a draw."""
     return _keys(rule, one, 0.0) < _keys(rule, other, 0.0)
 
 
@@ -84,7 +86,7 @@ def _keys(rule: ChoiceRule, offer: ClusterOffer, drawn_s: float) -> list[float]:
 
 
 def _decides(rule: ChoiceRule, best: list[float], other: list[float]) -> Criterion | None:
-    """The first criterion in which two offers of these keys differ."""
+    """The first criterion in which the keys of two offers differ."""
     by_key = zip(rule.criteria, best, other, strict=True)
     return next((one for one, key, other_key in by_key if key != other_key), None)
 
@@ -93,17 +95,19 @@ def _decides(rule: ChoiceRule, best: list[float], other: list[float]) -> Criteri
 
 
 def _lots(offers: Sequence[ClusterOffer], chance: Random) -> list[tuple[ClusterOffer, float]]:
-    """The offers in an order by lot, each with the seconds that its start was drawn later.
+    """The offers in random order, each with the drawn seconds by which its start is later.
 
-    Run times err too, but alike at all clusters. So the range of the end is not drawn from.
+    Run times err too, but alike at all clusters, so the range of the end is not drawn from.
     """
     by_lot = chance.sample(offers, len(offers))
     return [(one, _drawn_s(one, chance.gauss(0.0, 1.0))) for one in by_lot]
 
 
 def _drawn_s(offer: ClusterOffer, deviations: float) -> float:
-    """So many standard deviations from the likely start. The sides of a range differ. 0: the side
-    is within the precision of every forecast, or has no end; or there is no start.
+    """A number of standard deviations from the likely start, in seconds. The sides of a range
+    differ.
+
+    0: the side is within the precision of every forecast, or has no end; or there is no start.
     """
     if offer.start is None:
         return 0.0
@@ -158,8 +162,9 @@ def _first(verb: str, other: ClusterOffer, best_s: float, other_s: float) -> str
 
 
 def _instant(verb: str, at_s: Callable[[ClusterOffer], float]) -> Criterion:
-    """The earlier instant, as drawn. The words tell where a lot has turned the order of forecasts.
-    Without a draw no lot turns it.
+    """The earlier instant, as drawn, in words.
+
+    The words tell where a draw has reversed the order of the forecasts.
     """
 
     def ahead(best: ClusterOffer, other: ClusterOffer) -> str:
@@ -191,7 +196,7 @@ _START = _instant("start", lambda offer: offer.likely_start_s)
 
 
 def _cost(offer: ClusterOffer) -> float:
-    """To the cent. A cluster without a price costs nothing."""
+    """The cost to the cent. A cluster without a price costs nothing."""
     return round(offer.cost or 0.0, 2)
 
 

@@ -28,7 +28,7 @@ _KEYS = ("home", "price_per_gpu_hour", "storage")
 
 
 class ListedCluster(NamedTuple):
-    """A cluster by its short name, and where the identity for it lies."""
+    """A cluster by its short name, and the directory with the identity for it."""
 
     name: str
     home: Path
@@ -36,7 +36,7 @@ class ListedCluster(NamedTuple):
     storage: tuple[str, ...] = ()  # directories that all clusters that name them have in common
 
     def shares(self, directory: str, other: ListedCluster) -> bool:
-        """Whether both clusters reach this directory, under the same path."""
+        """Whether both clusters reach this directory under the same path."""
         path = PurePosixPath(directory)
         common = set(self.storage) & set(other.storage)
         return ".." not in path.parts and any(path.is_relative_to(one) for one in common)

@@ -37,7 +37,7 @@ MOST = 5  # sets of data of one job
 
 
 class Dataset(NamedTuple):
-    """Data with one content. `at`: directories of clusters in which it lies already."""
+    """Data with one content. `at`: directories of clusters that have it already."""
 
     name: str
     digest: str  # hexadecimal
@@ -47,12 +47,12 @@ class Dataset(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """The variable of the environment that names it."""
+        """The environment variable that names it."""
         return PREFIX + self.name.upper().replace("-", "_")
 
 
 class StagingPlace(NamedTuple):
-    """Where data is staged at a cluster, and what the way costs."""
+    """The cache for data at a cluster, and the cost of the transfer."""
 
     cache: str
     cache_bytes: float
@@ -68,7 +68,7 @@ class DataList(NamedTuple):
 
 
 class DataNeed(NamedTuple):
-    """The needs of a job at one cluster: the directory of each variable, and missing data."""
+    """A job's needs at one cluster: the directory of each variable, and missing data."""
 
     directories: Mapping[str, str]
     missing: tuple[Dataset, ...]
@@ -76,7 +76,7 @@ class DataNeed(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """To be staged before the job starts. Nobody looks into the cache here."""
+        """The bytes to stage before the job starts. The content of the cache is not known here."""
         return sum(one.bytes for one in self.missing)
 
     @property
@@ -104,6 +104,7 @@ def named(listed: DataList, words: str) -> tuple[Dataset, ...]:
 
 def need_at(listed: DataList, environment: Mapping[str, str], cluster: str) -> DataNeed | None:
     """The needs of a job with this environment at a cluster; None: it names no data.
+
     InvalidRequest: it names data that is not in the list.
     """
     by_digest = {one.digest: one for one in listed.data.values()}
@@ -126,7 +127,7 @@ def need_at(listed: DataList, environment: Mapping[str, str], cluster: str) -> D
 
 
 def read_data(path: Path) -> DataList:
-    """Empty without a file. ConfigError names the wrong place."""
+    """The list; empty without a file. ConfigError names the wrong place."""
     import tomllib
 
     try:
@@ -191,7 +192,7 @@ def _check_keys(path: Path, where: str, table: Mapping[str, Any], known: tuple[s
 
 
 def _is_source(text: object) -> bool:
-    """Not an option of rsync, and one word of text."""
+    """Whether it is one word of text, and no option of rsync."""
     return isinstance(text, str) and text.isprintable() and text[:1] not in ("", "-")
 
 

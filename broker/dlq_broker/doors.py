@@ -1,4 +1,4 @@
-"""The port to a cluster: the questions of a hand-over, and the possible answers."""
+"""The port to a cluster: the questions of a hand-over, and their possible answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dlq_broker.offers import OfferAnswer
 
 
 class Accepted(NamedTuple):
-    """There is a job under this key, from this try or an earlier one."""
+    """A job exists under this key, from this try or an earlier one."""
 
     job: str  # its number there, of an array that of the array
 
 
 class Declined(NamedTuple):
-    """This try was refused, and has made nothing. It says nothing of earlier tries."""
+    """This try was refused, and has no effect. It says nothing about earlier tries."""
 
     why: str
     reason: str = ""  # the word of the error
@@ -30,12 +30,14 @@ class Unheard(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """There is no job under this key, and none will come."""
+    """No job exists under this key, and none will."""
 
 
 class SavedThere(NamedTuple):
-    """A paused job is off its GPUs. `more`: fields for its spec elsewhere, a serialized JobSpec, by
-    which it goes on from its checkpoint.
+    """A paused job has left its GPUs.
+
+    `more`: fields for its spec elsewhere, a serialized JobSpec, with which it goes on from its
+    checkpoint.
     """
 
     version: int
@@ -43,11 +45,11 @@ class SavedThere(NamedTuple):
 
 
 class StillLeaves(NamedTuple):
-    """A paused job saves, or is on its way from its GPUs."""
+    """A paused job saves, or is leaving its GPUs."""
 
 
 class WaitState(StrEnum):
-    """The outcome of the wait of a job for its first start."""
+    """The outcome of a job's wait for its first start."""
 
     WAITS = "waits"
     STARTED = "started"
@@ -55,7 +57,9 @@ class WaitState(StrEnum):
 
 
 class JobWait(NamedTuple):
-    """`waited_s`: from its submission to its first start by the clock there; 0 without a start."""
+    """`waited_s`: from its submission to its first start by the cluster's clock; 0
+    without a start.
+    """
 
     state: WaitState
     waited_s: float = 0.0
@@ -73,7 +77,7 @@ class ClusterDoor(Protocol):
     def name(self) -> str: ...
     @property
     def site(self) -> str:
-        """The cluster itself, and the user there: a list may give its name to another one."""
+        """The cluster itself, and the user there: a list may give its name to another cluster."""
         ...
 
     def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
@@ -81,47 +85,56 @@ class ClusterDoor(Protocol):
         ...
 
     def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
-        """The same of a job that is there. `looks`: False: no forecast is waited for. The answer
-        then says only whether the cluster could take the job back as it is.
+        """The same for a job that is there already.
+
+        `looks` False: wait for no forecast. The answer then says only whether the cluster could
+        take the job back as it is.
         """
         ...
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
-        """The waits of these jobs there, of an array that of its first task. Jobs that it does not
-        tell of in this time are left out. Changes nothing.
+        """The waits of these jobs there; for an array that of its first task. Changes nothing.
+
+        Jobs that it does not answer in time are left out.
         """
         ...
 
     def take(self, job: str, version: int, key: str) -> Tried:
-        """End a job that waits there, if it has not changed since this version. A repeat of an
-        accepted order is accepted, and changes nothing.
+        """End a job that waits there, if it is still this version.
+
+        A repeat of an accepted order is accepted, and changes nothing.
         """
         ...
 
     def pause(self, job: str, key: str) -> Tried:
-        """Let a job save and leave its GPUs, and keep it there. Refused where work would be lost. A
-        repeat of an accepted order is accepted, and changes nothing.
+        """Let a job save and leave its GPUs, and keep it there.
+
+        Refused if work would be lost. A repeat of an accepted order is accepted, and changes
+        nothing.
         """
         ...
 
     def left(self, job: str) -> Left:
-        """Whether a paused job has left its GPUs. Declined: it is paused no more, or has ended.
-        Changes nothing.
+        """Whether a paused job has left its GPUs. Changes nothing.
+
+        Declined: it is no longer paused, or has ended.
         """
         ...
 
     def resume(self, job: str, key: str) -> Tried:
-        """Let a paused job go on there. Repeats as `pause`."""
+        """Let a paused job go on there. Repeats are as for `pause`."""
         ...
 
     def submit(self, spec: bytes, key: str) -> Tried:
-        """Submit the job under this key. A repeat of an accepted one is accepted as the same job.
-        With another spec it is refused.
+        """Submit the job under this key.
+
+        A repeat of an accepted one is accepted as the same job. With another spec it is refused.
         """
         ...
 
     def withdraw(self, key: str) -> Proof:
-        """Make certain whether the request of this key has taken effect; if not, it never will. May
-        be repeated.
+        """Find out whether the request with this key has taken effect; if not, it never will.
+
+        May be repeated.
         """
         ...

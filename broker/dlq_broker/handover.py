@@ -1,7 +1,7 @@
-"""The steps of a hand-over: pure. One job goes to one cluster of an order, or to none.
+"""The steps of a hand-over of one job to one cluster of an order, or to none. Pure.
 
-The next cluster gets it only when the present one has proven that it has no job of this hand-over,
-and will have none. So at every instant at most one cluster can have the job.
+The next cluster gets the job only once the present one has proven that it has no job of this
+hand-over, and will have none. So at every instant at most one cluster can have the job.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BeforeMove(StrEnum):
 
 
 class MovingJob(NamedTuple):
-    """A job at a cluster that is to move. `version`: it has not changed since."""
+    """A job at a cluster from which it is to move. `version`: it has not changed since."""
 
     cluster: str
     site: str
@@ -80,7 +80,7 @@ _AT_ITS_OWN = frozenset({NextAct.PAUSE, NextAct.AWAIT, NextAct.RESUME, NextAct.T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """One job on its way. `number` names it, and makes its keys: one for each cluster."""
+    """A hand-over of one job. Its `number` is part of its keys, one for each cluster."""
 
     number: str
     made_s: float  # UTC
@@ -109,7 +109,7 @@ class HandOver:
 
     @property
     def site(self) -> str:
-        """The present cluster, whatever the list calls it by now."""
+        """The present cluster itself, whatever its name in the list is now."""
         return self.sites[self.place] if self._left is None else self._left.site
 
     @property
@@ -146,26 +146,26 @@ class HandOver:
 
     @property
     def global_name(self) -> str:
-        """Such as `a:17`; empty while no cluster is known to have the job."""
+        """A name such as `a:17`; empty while no cluster is known to have the job."""
         return f"{self.cluster}:{self.job}" if self.job else ""
 
     def is_too_old(self, now_s: float) -> bool:
-        """Whether its key may be forgotten by now: a repeat could be a second job."""
+        """Whether its key may be forgotten by now, so that a repeat could be a second job."""
         return self.in_doubt and now_s - self.made_s > KEY_GOOD_S
 
 
 def digest_of(spec: bytes) -> str:
-    """Equal for equal specs."""
+    """A digest, equal for equal specs."""
     return hashlib.sha256(spec).hexdigest()[:32]
 
 
 def leaving(hand: HandOver) -> HandOver:
-    """Before a submission leaves: from now on the cluster may have the job."""
+    """Before a submission is sent: from now on the cluster may have the job."""
     return replace(hand, tries=hand.tries + 1)
 
 
 class HandOverOrder(NamedTuple):
-    """The steps after the answers to an order: to submit a job, or to end the waiting one."""
+    """The step after the answer to an order: to submit a job, or to end the waiting one."""
 
     obeyed: Callable[[HandOver, Accepted], HandOver]
     refused: Callable[[HandOver], HandOver]  # by the only one that has left
@@ -174,15 +174,17 @@ class HandOverOrder(NamedTuple):
 
 
 def tried(hand: HandOver, answer: Tried) -> HandOver:
-    """After the submission that `leaving` has announced. A job that was to move comes last
-    to its own cluster. If that refuses it, it is asked for there again: else it would be lost.
+    """After the submission that `leaving` has announced.
+
+    A job that was to move is offered to its own cluster last. If that refuses it, it is submitted
+    there again, because it would be lost otherwise.
     """
     refused = _again if _is_back(hand) else _next
     return _ordered(hand, answer, HandOverOrder(_placed, refused, "refused it", NextAct.PROVE))
 
 
 def taken(hand: HandOver, answer: Tried) -> HandOver:
-    """After the order to end the waiting job, that `leaving` has announced."""
+    """After the order to end the waiting job, which `leaving` has announced."""
     return _ordered(hand, answer, HandOverOrder(_free, _stayed, "keeps it", NextAct.KEEP))
 
 
@@ -204,7 +206,7 @@ def _ordered(hand: HandOver, answer: Tried, order: HandOverOrder) -> HandOver:
 
 
 def paused(hand: HandOver, answer: Tried) -> HandOver:
-    """After the order to save and leave its GPUs, that `leaving` has announced."""
+    """After the order to save and leave its GPUs, which `leaving` has announced."""
     return _ordered(hand, answer, HandOverOrder(_leaves, _stayed, "keeps it", NextAct.KEEP))
 
 
@@ -231,7 +233,7 @@ def awaited(hand: HandOver, answer: Left) -> HandOver:
 
 
 def resumed(hand: HandOver, answer: Tried) -> HandOver:
-    """After the order to go on there, that `leaving` has announced."""
+    """After the order to go on there, which `leaving` has announced."""
     match answer:
         case Accepted():
             return _ended_there(_told(hand, "lets it go on"))
@@ -244,7 +246,7 @@ def resumed(hand: HandOver, answer: Tried) -> HandOver:
 
 
 def kept(hand: HandOver, answer: Proof) -> HandOver:
-    """After the question whether the order to end it, or to pause it, has taken effect."""
+    """After the question whether the order to end or to pause it has taken effect."""
     match answer:
         case Accepted() if _moving(hand).before is BeforeMove.RUNS:
             return _leaves(hand, answer)
@@ -259,7 +261,7 @@ def kept(hand: HandOver, answer: Proof) -> HandOver:
 
 
 def proven(hand: HandOver, answer: Proof) -> HandOver:
-    """After the question whether a job came of the key."""
+    """After the question whether a job exists under the key."""
     match answer:
         case Accepted():
             return _placed(hand, answer)
@@ -278,8 +280,9 @@ def proven(hand: HandOver, answer: Proof) -> HandOver:
 
 
 def given_up(hand: HandOver) -> HandOver:
-    """Its user wants it no more. Where a cluster may have the job, that is asked first. A job that
-    was to move stays, if its cluster has not ended it.
+    """The user gives it up. If a cluster may have the job, that is asked first.
+
+    A job that was to move stays, if its cluster has not ended it.
     """
     if not hand.is_open:
         return hand
@@ -301,7 +304,7 @@ def _placed(hand: HandOver, answer: Accepted) -> HandOver:
 
 
 def _silent(hand: HandOver, answer: Unheard) -> HandOver:
-    """The question may have arrived, and comes again."""
+    """The question may have arrived, and is repeated."""
     return _told(hand, f"did not answer: {answer.why}")
 
 
@@ -317,14 +320,16 @@ def _leaves(hand: HandOver, _: Accepted | None) -> HandOver:
 
 
 def _free(hand: HandOver, _: Accepted) -> HandOver:
-    """The waiting job has ended, and never ran: another cluster may get it."""
+    """The waiting job has ended without having run: another cluster may get it."""
     told = _told(hand, "has let it go")
     return replace(told, act=NextAct.SUBMIT, tries=0)
 
 
 def _stayed(hand: HandOver) -> HandOver:
-    """Its cluster has not ended it. One that this hand-over has paused is not left so: if it has
-    changed, it is looked at again.
+    """Its cluster has not ended it.
+
+    A job that this hand-over has paused is not left paused. If it has changed, its state is asked
+    for again.
     """
     if _moving(hand).before is BeforeMove.PAUSED:
         return _leaves(hand, None)
@@ -346,14 +351,14 @@ def _again(hand: HandOver) -> HandOver:
 
 
 def _next(hand: HandOver) -> HandOver:
-    """The next cluster of the order; without one, no cluster has the job."""
+    """Go to the next cluster of the order; after the last one no cluster has the job."""
     if hand.place + 1 == len(hand.order):
         return _ended(hand, HandOverState.REFUSED)
     return replace(hand, place=hand.place + 1, tries=0, act=NextAct.SUBMIT)
 
 
 def _ended(hand: HandOver, state: HandOverState) -> HandOver:
-    """Its spec may hold secrets, and nobody needs it any more."""
+    """End it without its spec, which may hold secrets."""
     return replace(hand, state=state, spec=b"")
 
 

@@ -1,8 +1,8 @@
-"""How late a cluster starts jobs, against its own offers: measured, and added to its next ones.
+"""The measured lateness of a cluster's starts against its offers, added to its next offers.
 
-A cluster may lie about its start, or know no better. Either way its jobs tell. An offer of so many
-seconds to the start counts as that many times the measured factor. Being early earns nothing: an
-offer is never made better than its cluster says.
+A cluster may lie about its starts, or not know better; its jobs show it. The wait in an offer is
+multiplied by the measured factor. Being early earns nothing: an offer never becomes better than its
+cluster says.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MOST_JOBS = 20
 
 
 class StartLateness(NamedTuple):
-    """The waits of `jobs` at a cluster were `factor` times as long as foretold; at least 1."""
+    """The waits of `jobs` jobs were `factor` times as long as offered; at least 1."""
 
     factor: float = 1.0
     jobs: int = 0
 
 
 def foretold_s(hand: HandOver) -> float:
-    """The wait that the cluster with the job had offered, in s; inf: it had not told any."""
+    """The wait in seconds that the job's cluster had offered; inf: it had offered none."""
     for answer in hand.answers:
         if isinstance(answer, ClusterOffer) and answer.cluster == hand.cluster:
             return max(0.0, answer.told_start_s - hand.made_s)
@@ -41,23 +41,23 @@ def foretold_s(hand: HandOver) -> float:
 
 
 def placed_at(hands: Iterable[HandOver], site: str) -> list[HandOver]:
-    """The newest hand-overs whose job is at this site. `hands`: the oldest first."""
+    """The newest hand-overs with a job at this site. `hands`: the oldest first."""
     there = [one for one in hands if one.state is HandOverState.PLACED and one.site == site]
     return there[-MOST_JOBS:]
 
 
 def to_look_at(hands: Iterable[HandOver]) -> list[HandOver]:
-    """The ones whose job has not started yet, as far as is known."""
+    """Those whose job is not known to have started."""
     return [one for one in hands if one.wait is None]
 
 
 def measured(
     hands: Iterable[HandOver], waits: Mapping[str, JobWait], now_s: float
 ) -> StartLateness:
-    """Of the hand-overs of one site. `waits`: of jobs that were just looked at, by their numbers.
+    """The lateness by the hand-overs of one site. `waits`: new observations, by job number.
 
-    The factor is the geometric mean of all waits over what was foretold. A job that still waits
-    counts once it has waited longer than that.
+    The factor is the geometric mean of wait over offered wait. A job that still waits counts once
+    it has waited longer than offered.
     """
     errors = []
     for hand in hands:
@@ -73,7 +73,9 @@ def measured(
 
 
 def lowered(answer: OfferAnswer, late: StartLateness, now_s: float) -> OfferAnswer:
-    """The offer, with the seconds that its start and end count later. `now_s`: it counts from."""
+    """The offer with a later start and end, and by how many seconds. `now_s`: the begin of its
+    wait.
+    """
     if not isinstance(answer, ClusterOffer) or not isfinite(answer.told_start_s):
         return answer
     wait_s = max(0.0, answer.told_start_s - now_s)

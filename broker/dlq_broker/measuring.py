@@ -1,6 +1,6 @@
-"""Asks for offers, and lets each count as late as its cluster's former jobs have shown.
+"""Asks for offers, and delays each by the lateness of its cluster's former jobs.
 
-The wait of a job stays in the record of its hand-over. Records go after seven days.
+A job's wait is stored in the record of its hand-over. Records are removed after seven days.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def measured_offers(
 
 
 def _keep(records: HandOverFiles, hands: Sequence[HandOver], waits: Mapping[str, JobWait]) -> None:
-    """Write down the waits that are over."""
+    """Record the waits that are over."""
     for hand in hands:
         wait = waits.get(hand.job)
         if wait is None or wait.state is WaitState.WAITS:

@@ -1,4 +1,4 @@
-"""The answers of clusters for one spec, as values. Instants are UTC seconds."""
+"""Answers of clusters for one spec, as values. Instants are UTC seconds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ FORMER_RELEASE = "FAILED_PRECONDITION"
 
 
 class TimeSpan(NamedTuple):
-    """An uncertain instant: one time in ten it is earlier than the first, one in ten later than the
-    last. `inf`: later than the forecast reaches.
+    """An uncertain instant. One time in ten it is earlier than the first value, one in ten later
+    than the last.
+
+    `inf`: later than the forecast reaches.
     """
 
     earliest_s: float
@@ -44,7 +46,7 @@ class ClusterOffer(NamedTuple):
 
     @property
     def told_start_s(self) -> float:
-        """The likely start by its cluster's own words, once its data is there."""
+        """The likely start by the cluster's own words, with its data there."""
         return inf if self.start is None else self.start.likely_s + self.data_s
 
     @property
@@ -57,8 +59,9 @@ class ClusterOffer(NamedTuple):
 
     @property
     def cost(self) -> float | None:
-        """Of its GPUs for the likely time from start to end, and of the way of its data; None:
-        without a price or a time.
+        """The cost of its GPUs from the likely start to the likely end, and of the data transfer.
+
+        None: a price or a time is unknown.
         """
         time_s = self.likely_end_s - self.likely_start_s
         if self.price is None or not isfinite(time_s):
@@ -67,7 +70,7 @@ class ClusterOffer(NamedTuple):
 
 
 class NoOffer(NamedTuple):
-    """A cluster that is silent, or that refuses the job. `reason` is the word of its error."""
+    """A silent cluster, or one that refuses the job. `reason` is the word of its error."""
 
     cluster: str
     why: str
@@ -79,8 +82,10 @@ OfferAnswer = ClusterOffer | NoOffer
 
 
 def believable(offer: ClusterOffer) -> ClusterOffer:
-    """Without the promise of a deadline before its own end. That end is counted late and with the
-    way of its data, and the cluster has judged without both.
+    """The offer without its promise, if the deadline is before the end as counted here.
+
+    That end includes measured lateness and the data transfer, which the cluster's verdict does not
+    know.
     """
     due_s = offer.promised_s
     if offer.promise != GUARANTEED or due_s is None or offer.likely_end_s <= due_s:
@@ -89,7 +94,7 @@ def believable(offer: ClusterOffer) -> ClusterOffer:
 
 
 def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
-    """An answer as JSON has it: null for what is unknown, or later than was looked ahead."""
+    """An answer as JSON: null for unknown values, and for instants beyond the forecast."""
     if isinstance(answer, NoOffer):
         state = "silent" if answer.silent else "refused"
         return {
@@ -116,7 +121,7 @@ def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
 
 
 def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
-    """The same answer again. KeyError, TypeError or ValueError: these are no facts of one."""
+    """An answer from its JSON. KeyError, TypeError or ValueError: it is none."""
     cluster, state = facts["cluster"], facts["state"]
     if state != "offered":
         return NoOffer(cluster, facts["why"], facts["reason"], silent=state == "silent")

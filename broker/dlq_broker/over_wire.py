@@ -51,7 +51,7 @@ _NOT_NOW = (InternalError, TryAgain, Unauthenticated)
 
 
 class WireCluster:
-    """One cluster. `connect` makes its line when it is first needed, and may raise a DlqError."""
+    """One cluster. `connect` makes its connection on demand, and may raise a DlqError."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class WireCluster:
         now_s: float,
         price: float | None = None,
     ) -> None:
-        """`now_s`: the caller's clock in UTC seconds, the same for all clusters of a question. A
-        cluster may have another one.
+        """`now_s`: the caller's UTC clock, the same for all clusters of a question.
+
+        A cluster's clock may differ.
         """
         self._name = name
         self._site = site
@@ -194,11 +195,11 @@ class WireCluster:
     def _once(
         self, line: Connection, method: Any, request: Any, deadline_s: float = CALL_DEADLINE_S
     ) -> Any:
-        """One try: a hand-over counts them itself."""
+        """One try; a hand-over repeats it itself."""
         return line.asking(partial(method, request, timeout=deadline_s))
 
     def _named(self, line: Connection, stub: JobServiceStub, job_id: str) -> str:
-        """Of a task the number of its array, as a submission answers."""
+        """The number of a job; of a task that of its array, as a submission answers."""
         try:
             job = self._once(line, stub.GetJob, wire.GetJobRequest(job_id=job_id)).job
         except grpc.RpcError:  # its events are gone, or the line: the number is right all the same
@@ -229,8 +230,9 @@ class WireCluster:
 
 
 def leave_out_passed(spec: job_pb2.JobSpec, now_s: float) -> None:
-    """Leave out the deadlines that have passed, which no cluster accepts any more. A due date that
-    has passed becomes the present: each hour from now on costs what it did.
+    """Remove deadlines that have passed, which no cluster accepts.
+
+    A due date that has passed becomes the present: each later hour costs as much as before.
     """
     for place in reversed(range(len(spec.deadlines))):
         step = spec.deadlines[place]
@@ -244,10 +246,10 @@ def leave_out_passed(spec: job_pb2.JobSpec, now_s: float) -> None:
 
 
 def from_checkpoint(there: wire.GetJobResponse, place: str) -> bytes:
-    """Fields of a spec, serialized, by which a job goes on elsewhere from its newest checkpoint.
+    """Fields of a spec, serialized, with which a job goes on elsewhere from its newest checkpoint.
 
-    A script with a marker finds its own directory. Any other is told the checkpoint, and saves in
-    `place` below its directory: numbers of jobs of two clusters may be the same.
+    A script with a marker finds its own directory. Any other program is told the checkpoint, and
+    saves in `place` below its directory, since job numbers of two clusters may be the same.
     """
     spec, saved = there.spec.checkpoint, there.job.checkpoint.path
     if spec.marker or not saved:

@@ -1,8 +1,8 @@
-"""The record of each hand-over: a file, written whole, and on the disk before the next step.
+"""The record of each hand-over: a file, written whole and synced before the next step.
 
-A directory of its own, closed to others, because a spec may hold secrets. `NUMBER.json` is a
-hand-over. `NUMBER.lock` lets one process go on with it at a time. A kill leaves the former record
-or the new one.
+The directory is closed to other users, because a spec may hold secrets. `NUMBER.json` is a
+hand-over. `NUMBER.lock` lets one process at a time go on with it. After a kill either the former or
+the new record is there.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ KEPT_S = 7 * 86_400.0
 
 
 class HandOverRecords(Protocol):
-    """The port of what carries a hand-over out. Each method is done when it returns."""
+    """The port to the records. Each method is done when it returns."""
 
     def read(self, number: str) -> HandOver | None: ...
     def write(self, hand: HandOver) -> None: ...
     @contextmanager
     def held(self, number: str) -> Iterator[None]:
-        """TryAgain while another process goes on with it."""
+        """Hold a hand-over. TryAgain: another process goes on with it."""
         ...
 
 
@@ -45,7 +45,7 @@ class HandOverFiles:
         self._directory = directory
 
     def read(self, number: str) -> HandOver | None:
-        """The hand-over of this number; None: there is none. ConfigError: its file is damaged."""
+        """The hand-over with this number; None: there is none. ConfigError: its file is damaged."""
         path = self._directory / f"{number}.json"
         try:
             return _hand_from(json.loads(path.read_bytes()))
@@ -59,7 +59,7 @@ class HandOverFiles:
             raise ConfigError(what, hint=hint, source=path) from None
 
     def write(self, hand: HandOver) -> None:
-        """Replace the record. OSError: it stays as it was."""
+        """Replace the record. OSError: it is unchanged."""
         self._made()
         path = self._directory / f"{hand.number}.json"
         temporary = path.with_suffix(".next")
@@ -71,13 +71,13 @@ class HandOverFiles:
         self._sync()
 
     def all(self) -> list[HandOver]:
-        """All that are kept, the oldest first."""
+        """All records, the oldest first."""
         names = sorted(path.stem for path in self._directory.glob("*.json"))
         found = [hand for name in names if (hand := self.read(name)) is not None]
         return sorted(found, key=lambda hand: (hand.made_s, hand.number))
 
     def forget_old(self, now_s: float) -> None:
-        """Remove ended ones that no repeat asks for any more."""
+        """Remove ended hand-overs that no repeat will ask for."""
         for hand in self.all():
             if not hand.is_open and now_s - hand.made_s > KEPT_S:
                 (self._directory / f"{hand.number}.json").unlink(missing_ok=True)
@@ -164,7 +164,7 @@ def _hand_from(facts: dict[str, Any]) -> HandOver:
 
 
 def _moving_from(facts: list[Any] | None) -> MovingJob | None:
-    """Records of the first release know waiting jobs alone."""
+    """The moving job. Records of the first release know waiting jobs only."""
     if facts is None:
         return None
     cluster, site, job, version, *before = facts
@@ -172,5 +172,5 @@ def _moving_from(facts: list[Any] | None) -> MovingJob | None:
 
 
 def _wait_from(facts: list[Any] | None) -> JobWait | None:
-    """Records of the first release have none."""
+    """The wait. Records of the first release have none."""
     return None if facts is None else JobWait(WaitState(facts[0]), float(facts[1]))

@@ -1,7 +1,7 @@
-"""When a waiting job moves on by itself, so that it never goes to and fro: pure.
+"""When a waiting job moves by itself without going to and fro. Pure.
 
-A move costs the job its place in line, and offers are forecasts. So it moves only where the gain is
-plain, and each move makes it rest longer before the next one.
+A move costs the job its place in line, and offers are forecasts. So it moves only for a plain gain,
+and rests longer after each move.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ REST_S = 3_600.0
 
 
 def is_plain_gain(own: ClusterOffer | None, other: ClusterOffer, now_s: float) -> bool:
-    """Whether another cluster would end the job so much earlier. Without ends, starts are compared.
+    """Whether another cluster would end the job much earlier. Without ends, starts are compared.
 
-    `own`: the offer for the job where it waits; None: its cluster is silent or makes none, and the
-    job stays. One without a forecast is worse than any other.
+    `own`: the offer of its present cluster; None: that is silent or makes none, and the job stays.
+    An offer without a forecast is worse than any other.
     """
     if own is None:
         return False
@@ -38,7 +38,7 @@ def is_plain_gain(own: ClusterOffer | None, other: ClusterOffer, now_s: float) -
 
 
 def moves_by_name(hands: Iterable[HandOver]) -> Mapping[str, HandOver]:
-    """The moves among these, by the global name that the job has got."""
+    """The moves among these, by the job's new global name."""
     return {
         hand.global_name: hand
         for hand in hands
@@ -47,8 +47,8 @@ def moves_by_name(hands: Iterable[HandOver]) -> Mapping[str, HandOver]:
 
 
 def rests_until_s(moves: Mapping[str, HandOver], name: str) -> float:
-    """The instant up to which the job of this global name rests, by its `moves_by_name`; 0: it does
-    not rest.
+    """Until when the job with this global name rests, by its `moves_by_name`; 0: it
+    does not rest.
     """
     latest_s, former = 0.0, set[str]()
     # A list may give a name to another cluster, so a name may come again.

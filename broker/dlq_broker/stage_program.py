@@ -36,7 +36,7 @@ BLOCK = 1 << 20
 
 
 class StagingError(Exception):
-    """Why it ends, and the exit code."""
+    """Why staging ends, and the exit code."""
 
     def __init__(self, words: str, code: int) -> None:
         super().__init__(words)
@@ -44,13 +44,13 @@ class StagingError(Exception):
 
 
 def nothing() -> None:
-    """Between two effects."""
+    """The default between two effects."""
 
 
 def manifest(directory: str, passed: Callable[[], None] = nothing) -> tuple[str, int]:
     """The digest of a directory's content (kinds, names, sizes, SHA-256 of files), and its bytes.
 
-    Times, owners and modes do not count, but whether a file may be run does. ValueError for
+    Times, owners and modes do not count, apart from the right to execute. ValueError: there is
     anything but files, directories and links.
     """
     lines: list[list[object]] = []
@@ -81,7 +81,7 @@ def manifest(directory: str, passed: Callable[[], None] = nothing) -> tuple[str,
 
 
 class DataCache:
-    """A directory of one user. `now_s`: the clock, in seconds."""
+    """The cache directory of one user. `now_s`: the clock, in seconds."""
 
     def __init__(
         self,
@@ -90,8 +90,9 @@ class DataCache:
         now_s: Callable[[], float] = time.time,
         passed: Callable[[], None] = nothing,
     ) -> None:
-        """`passed` is called between effects; a test dies there. StagingError: others could write
-        into the directory, or it cannot be made.
+        """`passed` is called between effects, so that a test can die there.
+
+        StagingError: others could write into the directory, or it cannot be made.
         """
         self.root, self.most_bytes, self.now_s, self.passed = root, most_bytes, now_s, passed
         try:
@@ -104,7 +105,7 @@ class DataCache:
             raise StagingError(f"{root} cannot be the cache: {error}", FAILED) from None
 
     def path(self, *names: str) -> str:
-        """A place in it."""
+        """A place in the cache."""
         return os.path.join(self.root, *names)
 
     def has(self, digest: str) -> bool:
@@ -119,8 +120,9 @@ class DataCache:
         pin: str,
         told: Callable[[int], None] = lambda _done: None,
     ) -> None:
-        """Have this content as an entry. The pin stands before: from now on it stays. StagingError
-        says why there is none.
+        """Make this content an entry. Its pin exists already, so the entry stays.
+
+        StagingError: why it cannot be staged.
         """
         with CacheLock(self.path("locks", digest), fcntl.LOCK_SH):  # a drop forgets ended pins
             self.pin(digest, pin)
@@ -139,7 +141,7 @@ class DataCache:
             self.used(digest)
 
     def _is_there(self, digest: str) -> bool:
-        """Whether it is an entry, which stays by its pin: nobody drops it between the two."""
+        """Whether it is an entry. Its pin keeps it: no process drops it between the two."""
         with CacheLock(self.path("locks", digest), fcntl.LOCK_SH):
             found = self.has(digest)
         if found:
@@ -147,7 +149,7 @@ class DataCache:
         return found
 
     def pin(self, digest: str, key: str) -> None:
-        """A job that waits wants it. A pin that nobody takes away ends by itself."""
+        """Keep the entry for a waiting job. A pin that is not removed expires."""
         path = self.path("pins", f"{digest}.{key}")
         with open(path + ".next", "w") as file:
             file.write(f"{self.now_s() + PIN_S:.0f}\n")
@@ -156,13 +158,13 @@ class DataCache:
         self.passed()
 
     def used(self, digest: str) -> None:
-        """The last use is now."""
+        """Set the last use of an entry to now."""
         path = self.path("locks", digest)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         os.utime(path, (self.now_s(), self.now_s()))
 
     def _make_room(self, digest: str, size: int) -> None:
-        """Let the entries go that were used longest ago, until this one has room."""
+        """Drop the entries with the oldest last use until this one fits."""
         if size > self.most_bytes:
             raise StagingError(f"{size} bytes are more than the cache may hold", FULL)
         with CacheLock(self.path("locks", "room"), fcntl.LOCK_EX):
@@ -176,8 +178,8 @@ class DataCache:
                     raise StagingError("the cache is full of data that jobs use or wait for", FULL)
 
     def _bytes(self) -> int:
-        """Of all entries, and of those that are on their way. A size without either is left by a
-        kill, and counts for nothing.
+        """The bytes of all entries, and of unfinished ones. A size without either was left by a
+        kill.
         """
         total = 0
         for digest in os.listdir(self.path("sizes")):
@@ -188,12 +190,12 @@ class DataCache:
         return total
 
     def _oldest(self, but: str) -> list[str]:
-        """Entries and abandoned copies, the one that was used longest ago first."""
+        """Entries and abandoned copies, the one with the oldest last use first."""
         found = {*os.listdir(self.path("entries")), *os.listdir(self.path("partial"))} - {but}
         return sorted(found, key=lambda one: (_changed_s(self.path("locks", one)), one))
 
     def _drop(self, digest: str) -> bool:
-        """Whether it is gone. Not while a job uses it, waits for it, or stages it."""
+        """Drop an entry, unless a job uses it, waits for it, or stages it. Whether it is gone."""
         whole = self.has(digest)
         kind, lock = ("entries", digest) if whole else ("partial", "stage." + digest)
         try:
@@ -232,7 +234,7 @@ class DataCache:
             shutil.rmtree(self.path("trash", left), ignore_errors=True)
 
     def _copy(self, digest: str, source: str, told: Callable[[int], None]) -> None:
-        """Into `partial`, going on where a former try ended."""
+        """Copy into `partial`, and continue a former try."""
         place = self.path("partial", digest, "data")
         os.makedirs(place, mode=0o700, exist_ok=True)
         self.passed()
@@ -267,7 +269,7 @@ class DataCache:
 
 
 def is_ours_alone(path: str) -> bool:
-    """Whether it is a directory, no link, of this user, and nobody else may write into it."""
+    """Whether it is a directory, no link, of this user, that no other user may write into."""
     told = os.lstat(path)
     ours = told.st_uid == os.geteuid() and not told.st_mode & 0o022
     return stat.S_ISDIR(told.st_mode) and ours
@@ -307,7 +309,7 @@ def _changed_s(path: str) -> float:
 
 
 def copy_tree(source: str, place: str, passed: Callable[[], None]) -> None:
-    """Make `place` like `source`. A file with the same size and time is there already."""
+    """Make `place` like `source`. A file with the same size and time counts as copied."""
     there = set(os.listdir(place))
     for entry in sorted(os.scandir(source), key=lambda one: one.name):
         target = os.path.join(place, entry.name)
@@ -346,7 +348,7 @@ def _remove(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Have the names in it on the disk."""
+    """Wait until the names in the directory are on disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -355,7 +357,7 @@ def sync_directory(path: str) -> None:
 
 
 class CopyWatch:
-    """Tells every second how many bytes lie in a directory."""
+    """Reports every second how many bytes a directory has."""
 
     def __init__(self, place: str, told: Callable[[int], None]) -> None:
         self._place, self._told, self._over = place, told, threading.Event()
@@ -367,7 +369,7 @@ class CopyWatch:
             self._told(self.count())
 
     def count(self) -> int:
-        """The bytes there now."""
+        """The present bytes."""
         total = 0
         for root, _, files in os.walk(self._place):
             for name in files:
@@ -376,14 +378,14 @@ class CopyWatch:
         return total
 
     def end(self) -> None:
-        """Once more, and then no more."""
+        """Report once more, and stop."""
         self._over.set()
         self._thread.join()
         self._told(self.count())
 
 
 def tell(name: str, size: int) -> Callable[[int], None]:
-    """A function that says the progress in the log, and to dlq as steps of megabytes."""
+    """A function that writes the progress to the log, and to dlq as steps of megabytes."""
     beats = os.environ.get("DLQ_BEAT_FILE")
 
     def told(done: int) -> None:
@@ -406,7 +408,7 @@ def tell(name: str, size: int) -> Callable[[int], None]:
 
 
 def main(words: Sequence[str]) -> int:
-    """`CACHE MOST_BYTES PIN`, and then `NAME DIGEST BYTES SOURCE` for each set of data."""
+    """`CACHE MOST_BYTES PIN`, and then `NAME DIGEST BYTES SOURCE` for each dataset."""
     parser = argparse.ArgumentParser(description="Stage data into a cache by content.")
     parser.add_argument("cache")
     parser.add_argument("most_bytes", type=float)

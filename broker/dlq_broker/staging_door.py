@@ -1,11 +1,10 @@
-"""The port to a cluster, for jobs that name data: offers count the way, and data is staged first.
+"""The port to a cluster for jobs with data: offers include the transfer, and data is staged first.
 
-Staging is a job of its own: it has progress, output, a cause of its end, and can be cancelled. The
-real job depends on it, so it waits for no GPU before its data is there. Both have keys of the
-hand-over. So a repeat after a kill finds the same staging job, and makes the same request again.
-
-A staging job whose real job is refused afterwards does no harm: it fills a cache. It is not proven
-away. Only the real job is, as without data.
+Staging is a job of its own, with progress, output, a cause of its end, and a cancel. The real job
+depends on it, so it holds no GPU before its data is there. Both have keys of the hand-over. So a
+repeat after a kill finds the same staging job, and makes the same request again. If the real job is
+refused afterwards, the staging job has only filled a cache. So only the real job is proven absent,
+as without data.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class StagingCluster(WireCluster):
     """A listed cluster with the data list of its user."""
 
     def __init__(self, *line: Any, data: DataList, only_there: bool = False) -> None:
-        """`line`: as of WireCluster. `only_there`: without the data there is no offer."""
+        """`line`: as for WireCluster. `only_there`: no offer without the data."""
         super().__init__(*line)
         self._data, self._only_there = data, only_there
 
@@ -74,8 +73,8 @@ def offer_with_data(
     *,
     only_there: bool = False,
 ) -> OfferAnswer:
-    """The offer of a cluster, with the way of the data that is not there. No cluster is asked that
-    could not have it.
+    """The cluster's offer with the transfer of missing data. A cluster that cannot get it is not
+    asked.
     """
     try:
         need = _need(cluster, data, spec)
@@ -97,7 +96,7 @@ def offer_with_data(
 
 
 def submit_with_data(cluster: str, data: DataList, spec: bytes, key: str, submit: Submit) -> Tried:
-    """The staging job first, where data is missing; then the real one, which depends on it."""
+    """Submit the staging job, if data is missing, then the real one, which depends on it."""
     try:
         need = _need(cluster, data, spec)
     except InvalidRequest as error:
@@ -136,7 +135,7 @@ def staging_spec(spec: bytes, need: DataNeed, pin: str) -> bytes:
 
 
 def is_staging(spec: job_pb2.JobSpec) -> bool:
-    """Whether this job stages data where it is: anywhere else it would be of no use."""
+    """Whether this is a staging job, which is useless at any other cluster."""
     return _PROGRAM in spec.script[:200]
 
 
@@ -160,13 +159,13 @@ def _need(cluster: str, data: DataList, spec: bytes) -> DataNeed | None:
 
 
 def _is_of_any(spec: bytes) -> bool:
-    """Whether one of several other jobs is enough for it: the staging job would be enough then."""
+    """Whether it needs only one of several other jobs: the staging job would count as that one."""
     dependency = job_pb2.JobSpec.FromString(spec).dependency
     return dependency.any and len(dependency.terms) > 1
 
 
 def _placed(spec: bytes, need: DataNeed, after: str = "", pin: str = "") -> bytes:
-    """The spec for this cluster: directories instead of digests, behind its staging job."""
+    """The spec for this cluster: directories for digests, and a dependency on its staging job."""
     real = job_pb2.JobSpec.FromString(spec)
     for variable, directory in need.directories.items():
         real.environment[variable] = directory
@@ -177,7 +176,7 @@ def _placed(spec: bytes, need: DataNeed, after: str = "", pin: str = "") -> byte
 
 
 def _depend(real: job_pb2.JobSpec, after: str) -> None:
-    """Behind a good end of the staging job. If it fails, the real one is cancelled."""
+    """Depend on the success of the staging job. If that fails, the real one is cancelled."""
     term = real.dependency.terms.add(job_id=after)
     term.relation = job_pb2.DEPENDENCY_RELATION_AFTEROK
     real.dependency.any = False  # any of one job is the same as all
@@ -185,7 +184,7 @@ def _depend(real: job_pb2.JobSpec, after: str) -> None:
 
 
 def _hold(real: job_pb2.JobSpec, cache: str, digests: Sequence[str], pin: str) -> None:
-    """Its program begins as a shell that takes the locks, and becomes the program itself."""
+    """Start its program by a shell that takes the locks and becomes the program."""
     head = (
         f"cache={shlex.quote(cache)} pin={shlex.quote(pin)}\n"
         f"DLQ_STAGED={shlex.quote(' '.join(digests))}\n{_HOLD}"

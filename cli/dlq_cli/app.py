@@ -30,7 +30,7 @@ _called_by: list[int] = [0]  # 0: this process itself
 
 
 def called_by(pid: int) -> None:
-    """From now on this process runs commands for that one."""
+    """From now on this process runs commands for that caller."""
     _called_by[0] = pid
 
 
@@ -54,8 +54,9 @@ class App:
     """One run of `dlq`. Each part is made at its first use."""
 
     def __init__(self, *, home: Path | None, flags: Mapping[str, str], cluster: str = "") -> None:
-        """`flags` are the settings that the command line names. `cluster`: the name of the home's
-        cluster in the list of this user.
+        """`flags`: the settings on the command line.
+
+        `cluster`: the name of the home's cluster in the user's list.
         """
         from dlq_common.clock import SteadyClock
 
@@ -81,12 +82,12 @@ class App:
         return App(home=home, flags=self._flags)
 
     def named(self, job_id: str) -> str:
-        """The name by which this user may name the job: of a cluster in the list a global one."""
+        """The job's name for this user: a global one for a cluster in the list."""
         return f"{self._cluster}:{job_id}" if self._cluster else job_id
 
     @property
     def home_origin(self) -> str:
-        """The setting that names this directory."""
+        """The setting that names the identity directory."""
         if self._home:
             return "--home"
         return next((f"${name}" for name in _HOME_VARIABLES if os.environ.get(name)), "default")
@@ -98,7 +99,9 @@ class App:
         return ClientSettings(self.home, self._flags, os.environ)
 
     def connection(self) -> Connection:
-        """The line to the master, with an identity that is logged in and renewed as needed."""
+        """The connection to the master, with an identity that is logged in and renewed
+        as needed.
+        """
         if self._connection is None:
             with quiet_grpc():
                 from dlq_client.line.connection import Connection
@@ -112,13 +115,13 @@ class App:
         return self._connection
 
     def close(self) -> None:
-        """End the line, if there is one."""
+        """Close the connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def look(self) -> OutputLook:
-        """How stdout wants to be written to."""
+        """The form of output on stdout."""
         from dlq_cli.output.render import OutputLook
 
         tty = sys.stdout.isatty()
@@ -130,8 +133,9 @@ class App:
         return OutputLook(tty=tty, color=color, now_s=self.clock.now_s())
 
     def say(self, text: str) -> None:
-        """A message to people, on stderr; hostile characters in it are made harmless. Where each
-        line there is JSON, it is an object.
+        """Print a message for people on stderr; hostile characters in it are made harmless.
+
+        With JSON output each line there is an object.
         """
         from dlq_cli.output import json_errors
         from dlq_cli.output.render import clean_line
@@ -146,7 +150,7 @@ class App:
         say_line(f"dlq: {in_viewers_zone(clean_line(text))}")
 
     def confirm(self, impact: str, *, yes: bool, declined: str = "nothing was done") -> None:
-        """Ask before something that cannot be undone; without a terminal only `-y` will do."""
+        """Ask before an action that cannot be undone; without a terminal only `-y` confirms."""
         if yes:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -177,8 +181,9 @@ class App:
         return identity.renewal_due(self.clock.now_s())
 
     def _entered(self, identity: Identity | None) -> Identity | None:
-        """Another identity of a guest, where `dlq login --grant` has made the one here. While that
-        fails a good one goes on.
+        """A new identity of a guest, if `dlq login --grant` has made the present one.
+
+        If that fails, a valid identity is used on.
         """
         if not os.path.exists(self.home / "grant.json"):
             return identity
@@ -199,7 +204,7 @@ class App:
             own.close()
 
     def _login_by_socket(self, *, expired: bool) -> Identity:
-        """Log in without being asked, where the master's host offers it."""
+        """Log in without being asked, if the master's host offers it."""
         from dlq_cli.sign_in import log_in
 
         socket = Path(self.settings.get("login_socket").value)
@@ -218,7 +223,7 @@ class App:
         )
 
     def _renewal_wanted(self, connection: Connection) -> bool:
-        """Whether the master wishes it, because the CA changes. It is asked once an hour."""
+        """Whether the master orders a renewal because the CA changes; it is asked once an hour."""
         asked, now_s = self.home / "ca.asked", self.clock.now_s()
         try:
             newest_s = max(os.stat(self.home / "identity.crt").st_mtime, _changed_s(asked))
@@ -233,7 +238,7 @@ class App:
             return False
 
     def _keep_identity(self, connection: Connection) -> None:
-        """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
+        """Renew a certificate at two thirds of its life; a failure does not matter yet."""
         identity = connection.identity
         if identity.role == GUEST:
             return

@@ -1,7 +1,7 @@
 """The end of a `dlq` process: flush the output, and wait for nothing else.
 
-The interpreter's own end stops daemon threads wherever they stand. One of gRPC's may hold the lock
-of a stream then, and the end of that stream waits for this lock for ever.
+The interpreter's own end stops daemon threads wherever they are. One of gRPC's may hold the lock of
+a stream then, and the end of that stream would wait for this lock for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INTERRUPTED_FLUSH_S = 2.0  # the reader of an interrupted command may be gone o
 def fill_closed_streams() -> None:
     """Open /dev/null for each standard stream that the caller has closed (`dlq status >&-`).
 
-    Its number would go to the next file or connection, which would get the output.
+    Otherwise the next file or connection would get its number, and the output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
@@ -34,7 +34,7 @@ def fill_closed_streams() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process with an exit code; 120 where the output cannot be written."""
+    """End this process with an exit code; 120: the output cannot be written."""
     if code == INTERRUPTED:
         # A thread may hold the lock of stdout.
         flushing = threading.Thread(target=end_of, args=(code,), daemon=True)
@@ -46,8 +46,9 @@ def leave(code: int) -> NoReturn:
 
 
 def end_of(code: int) -> tuple[int, bool]:
-    """Flush as the interpreter does when it ends: the exit code, and whether all came out. A stream
-    that the caller had closed is None, and loses nothing.
+    """Flush as the interpreter does when it ends: the exit code, and whether all was written.
+
+    A stream that the caller had closed is None, and loses nothing.
     """
     flushed = True
     try:

@@ -1,6 +1,6 @@
-"""grpc without its own lines on stderr: it would write of lost connections between ours.
+"""grpc without its own lines on stderr, which would be between ours, and without asyncio.
 
-It also comes without asyncio, which it imports and no command uses. That is a third of its import.
+grpc imports asyncio, which no command uses; that is a third of its import time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _UNUSED = ("asyncio", "grpc.aio")
 
 @contextmanager
 def quiet_grpc() -> Iterator[None]:
-    """Around an import that may load grpc, which reads its verbosity once, then.
+    """Around an import that may load grpc, which reads its verbosity then.
 
-    The variable is gone afterwards: `submit --export ALL` must not hand it to a job. A value that
-    the user has set stays.
+    The variable is removed afterwards: `submit --export ALL` must not pass it to a job. A value
+    that the user has set stays.
     """
     with _without_asyncio():
         if _VARIABLE in os.environ:
@@ -36,7 +36,7 @@ def quiet_grpc() -> Iterator[None]:
 
 
 class _AtFirstUse(ModuleType):
-    """In the place of a module: it imports that module when a name of it is asked for."""
+    """A stand-in for a module: it imports the module when one of its names is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -47,7 +47,7 @@ class _AtFirstUse(ModuleType):
 
 @contextmanager
 def _without_asyncio() -> Iterator[None]:
-    """grpc keeps the two modules that are put here. A later import of asyncio finds asyncio."""
+    """Give grpc stand-ins for two modules. A later import of asyncio finds asyncio."""
     if "grpc" in sys.modules or "asyncio" in sys.modules:
         yield
         return

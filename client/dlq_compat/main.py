@@ -6,13 +6,14 @@ import os
 import sys
 from typing import Callable, Dict, List
 
-from dlq_compat import delegate, scontrol
+from dlq_compat import delegate, sbcast, scontrol
 from dlq_compat.version import VERSION, VERSION_WORDS
 
-_HERE: Dict[str, Callable[[List[str]], int]] = {"scontrol": scontrol.main}
+_HERE: Dict[str, Callable[[List[str]], int]] = {"scontrol": scontrol.main, "sbcast": sbcast.main}
 _ASKING = (
     "sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun", "sacctmgr", "sshare",
-    "sprio", "sdiag", "sreport", "sattach", "sstat",
+    "sprio", "sdiag", "sreport", "sattach", "sstat", "strigger",
+    "seff",
 )  # fmt: skip
 PROGRAMS = (*_HERE, *_ASKING)
 OF_STEPS = ("batch", "srun", "sattach", "scancel")

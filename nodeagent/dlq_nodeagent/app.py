@@ -1,5 +1,6 @@
-"""The entry of `dlq-nodeagent`: settles the environment before any import, then runs command.py,
-or serving.py in the process that serves.
+"""The entry of `dlq-nodeagent`: it prepares the process before any import.
+
+It then runs command.py, or serving.py in the process that serves.
 """
 
 import gc
@@ -13,9 +14,11 @@ _LEAN = ("ssl", "_ssl", "_hashlib")
 
 
 def main() -> None:
-    """Run the command. gRPC's C core reads once, at import, whether it may write to stderr. It may
-    not, unless the operator allows it: a call's status reports the errors that matter. Imported
-    modules stay for ever, so the garbage collector skips them.
+    """Run the command.
+
+    gRPC's C core reads once, at import, whether it may write to stderr. It may not, unless the
+    operator allows it: a call's status reports the errors that matter. Imported modules stay for
+    ever, so the garbage collector skips them.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()
@@ -27,7 +30,7 @@ def main() -> None:
 
 
 def entry(*, serves: bool) -> Callable[[], object]:
-    """The function to run, with all modules that it needs and no others."""
+    """The function to run, with only the modules that it needs."""
     if not serves:
         from dlq_nodeagent.command import main as command
 

@@ -5,6 +5,7 @@ each message. Tests do the same with a fake clock, runtime and transport.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplin
 from dlq_nodeagent.model.errands import Errands, Look, MoveResult, Preparation, Purpose
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
+    REPORTS_ANSWER,
     TAKES_STEPS,
     Command,
     CommandResult,
@@ -51,9 +53,11 @@ from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
-from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
+from dlq_nodeagent.supervisor import JOURNAL_FAILED, TELL_PREPARING_S, Supervisor
 from dlq_profiler.records.tail import TrafficLook
 
+HAS_BEGUN = frozenset({Phase.STARTED, Phase.STOPPING, Phase.EXITED, Phase.START_FAILED})
+"""Phases that a rank can have only when its node has all its launches on its disk."""
 # After a boot, the longest wait of the hello for the ends of ranks from before the boot.
 ENDS_S = 10.0
 
@@ -71,11 +75,14 @@ class CoreSettings:
 
 
 class _Answer(NamedTuple):
-    """An answer to a command that waits for the journal."""
+    """An answer to a command that waits for the journal. That of a launch also waits, until
+    `by_s`, for a report in its place.
+    """
 
     sequence: int
     refusal: str
-    launched: RankKey | None
+    launch: Launch | None = None
+    by_s: float = 0.0
 
 
 class AgentCore:
@@ -111,6 +118,7 @@ class AgentCore:
         self._absent: dict[RankKey, Fence] = {}
         self._refused: dict[RefusedLaunch, str] = {}
         self._answers: list[_Answer] = []
+        self._reports_answer = False
         self._hello_by_s = 0.0
         self._errands = errands
         self.uplink = Uplink(
@@ -241,6 +249,7 @@ class AgentCore:
             self._take_wanted(launch)
         self.supervisor.hold_out(welcome.hold_revision, welcome.hold_extension_s)
         self.supervisor.step_lists.taken = TAKES_STEPS in welcome.features
+        self._reports_answer = REPORTS_ANSWER in welcome.features
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
@@ -266,8 +275,11 @@ class AgentCore:
         refusal = (
             self._carry_out(command.order) if self._is_current(command.epoch) else "stale_epoch"
         )
-        launched = command.order.key if isinstance(command.order, Launch) else None
-        self._answers.append(_Answer(command.sequence, refusal, launched))
+        order, by_s = command.order, 0.0
+        launch = order if isinstance(order, Launch) and not refusal else None
+        if launch is not None and self._reports_answer and not launch.at_barrier:
+            by_s = self._clock.boottime_s() + TELL_PREPARING_S
+        self._answers.append(_Answer(command.sequence, refusal, launch, by_s))
 
     def _carry_out(self, order: Order) -> str:
         match order:
@@ -354,24 +366,37 @@ class AgentCore:
         self.supervisor.sync()
         if not self.uplink.up:
             return
-        self._send_answers()
         self._send_reports()
-
-    def _send_answers(self) -> None:
-        for sequence, refusal, launched in self._answers:
-            if not refusal and launched is not None and self.supervisor.is_refused(launched):
-                refusal = JOURNAL_FAILED
-            self.uplink.send(CommandResult(sequence, refusal))
-        self._answers.clear()
 
     def _send_reports(self) -> None:
         due = self._pending.due(self._clock.boottime_s(), repeat_s=self._settings.report_repeat_s)
-        for subject, _ in due:
-            self.uplink.send(self._report(subject))
+        reports = [self._report(subject) for subject, _ in due]
+        if self._answers:
+            self._send_answers(reports)
+        for report in reports:
+            self.uplink.send(report)
         for evidence in self.supervisor.evidence(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(evidence)
         for steps in self.supervisor.steps(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(steps)
+
+    def _send_answers(self, reports: Sequence[RankReport]) -> None:
+        """Most ranks start at once. Then their report is the answer to their launch too: one
+        message, and one turn of the master.
+        """
+        began = {(it.key, it.fence) for it in reports if it.phase in HAS_BEGUN}
+        now_s, answers = self._clock.boottime_s(), self._answers
+        self._answers = []
+        for answer in answers:
+            launch, refusal = answer.launch, answer.refusal
+            if launch is not None and self.supervisor.is_refused(launch.key):
+                refusal = JOURNAL_FAILED
+            elif launch is not None and answer.by_s and (launch.key, launch.fence) in began:
+                continue
+            elif now_s < answer.by_s:
+                self._answers.append(answer)
+                continue
+            self.uplink.send(CommandResult(answer.sequence, refusal))
 
     def _report(self, subject: Subject) -> RankReport:
         sequence = self._pending.sequence_of(subject)

@@ -1,15 +1,21 @@
-"""The running agent: builds the real parts, calls the core, and ends without stopping jobs."""
+"""The running agent: builds the real parts, calls the core, and ends without stopping jobs.
+
+A runtime that the configuration does not name is not imported, to spare memory.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import fcntl
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
@@ -43,10 +49,8 @@ from dlq_nodeagent.line.samples import SampleSender
 from dlq_nodeagent.line.session import GrpcTransport
 from dlq_nodeagent.line.uplink import Contact
 from dlq_nodeagent.model.port import Runtime
-from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places, Station
-from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
@@ -66,6 +70,10 @@ from dlq_nodeagent.state.state_dir import refuse_if_foreign
 from dlq_nodeagent.suspension.suspender import open_suspender
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
+
+if TYPE_CHECKING:
+    from dlq_nodeagent.podman_parts import PodmanParts
+    from dlq_nodeagent.runtimes.fake.runtime import FakeHost
 
 # The shim and jobs of other users pass through it by full path; other users cannot list it.
 _STATE_MODE = 0o711
@@ -307,9 +315,13 @@ def _runtime(
     path = state_dir / "contact"
     contact = ContactFile(path)
     if config.jobs.runtime == "fake":
+        from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
+
         host = FakeHost(clock)
         return FakeRuntime(host), _FakeHostContact(contact, host), None
     if config.jobs.runtime == "podman":
+        from dlq_nodeagent.podman_parts import build_podman
+
         group = node_group(node_id, state_dir)
         podman = build_podman(config, group=group, cgroups=cgroups, contact=path, clock=clock)
         return podman.runtime, contact, podman
@@ -401,7 +413,15 @@ def woken_by_ends(runtime: Runtime, wake: asyncio.Event) -> Iterator[None]:
     if ends is None:
         yield
         return
-    loop.add_reader(ends, wake.set)
+    poll = select.poll()
+    poll.register(ends, select.POLLIN)
+
+    def wake_if_new() -> None:
+        """The loop finds an end a second time before a tick has taken it, and tells of it after."""
+        if poll.poll(0):
+            wake.set()
+
+    loop.add_reader(ends, wake_if_new)
     try:
         yield
     finally:

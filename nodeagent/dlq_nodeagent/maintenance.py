@@ -1,10 +1,10 @@
-"""The words of this node's operator to the master: `dlq-nodeagent maintenance` and `leave`.
+"""Words of this node's operator to the master: `dlq-nodeagent maintenance` and `leave`.
 
-Both speak to the master themselves, with the node's certificate. When the line is down they change
-nothing and say so. Maintenance asks that this node's jobs may hold out without the agent. The
-running agent hears of it from the master and tells the shims, and the next agent does so after a
-restart. The master has the order on disk. Leaving says that the provider takes a rented machine
-back, so that its jobs save in time. They queue again once it lists the machine no more.
+Both call the master themselves, with the node's certificate. Without a line they change nothing and
+say so. Maintenance asks that this node's jobs may hold out without the agent. The running agent
+hears of it from the master and tells the shims; so does the next agent after a restart. The master
+has the order on disk. Leaving says that the provider takes a rented machine back, so that its jobs
+save in time. They wait again once the provider no longer lists the machine.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Announced:
 
 
 async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: float) -> Announced:
-    """Ask, and wait until every job of this node has been told; 0 s ends the announced maintenance.
+    """Ask, and wait until every job of this node has been told; 0 s ends the maintenance.
 
-    Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been
-    told within PATIENCE_S, and the master's refusals. May be repeated.
+    Unavailable: the master cannot be reached. NotInForce: the jobs were not told within PATIENCE_S.
+    Also raises the master's refusals. May be repeated.
     """
     request = wire.AnnounceMaintenanceRequest(
         request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)
@@ -93,7 +93,7 @@ def _announced(answer: wire.AnnounceMaintenanceResponse) -> Announced:
 
 
 async def announce_leave(channels: Channels, ids: Ids, leave_s: float) -> int:
-    """How many ranks are here. Raises Unavailable, or the master's refusal."""
+    """The number of ranks here. Raises Unavailable, or the master's refusal."""
     request = wire.AnnounceLeaveRequest(
         request_id=ids.request_id(), leave_duration=to_duration(leave_s)
     )

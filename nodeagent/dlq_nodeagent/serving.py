@@ -36,6 +36,8 @@ TOLD = (DlqError, DevicesUnavailable, ShimMissing, JournalDamaged)
 FAILURE = 1
 
 _NAME = "dlq-nodeagent"
+_WITHOUT_COLUMNS = ("-X", "no_debug_ranges")
+"""Lines of a traceback have no columns, which saves 0.3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def begin_anew(orders: ServingOrders) -> NoReturn:
     os.environ[ORDERS] = str(descriptor)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os.execv(sys.executable, [sys.executable, *_WITHOUT_COLUMNS, *sys.orig_argv[1:]])
 
 
 def serve() -> NoReturn:
@@ -67,7 +69,7 @@ def serve() -> NoReturn:
         orders: ServingOrders = pickle.load(file)
     pin()
     clock = SteadyClock()
-    configure_logging(clock, level=orders.config.log_level)
+    configure_logging(clock, level=orders.config.log_level, for_good=True)
     log_what_python_prints()
     agent = run_agent(
         orders.config,

@@ -1,4 +1,6 @@
-"""Runs the ranks of this node: the state machine in `model/rank.py` decides, this carries out."""
+"""Runs the ranks of this node: the state machine in `model/rank.py` decides, and this
+module acts.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,8 +66,8 @@ from dlq_nodeagent.state.journal import Journal, RankRecord
 
 # The longest delay of the report of an end, while the rank's GPUs are not free.
 _SETTLE_S = 1.0
-# A rank that prepares longer is reported as preparing; any other is first reported when it runs.
-_TELL_PREPARING_S = 0.2
+TELL_PREPARING_S = 0.2
+"""A rank that prepares longer is reported as preparing. Others are first reported when they run."""
 JOURNAL_FAILED = "journal_failed"
 # States that another line of the log implies.
 _SAID_OTHERWISE = frozenset({RankState.LAUNCHING, RankState.RELEASING, RankState.KEPT})
@@ -79,10 +81,11 @@ log = get_logger("nodeagent.supervisor")
 
 @dataclass(slots=True, kw_only=True)
 class Supervisor:
-    """All ranks of this node. `tell` queues a report of a rank; `may_start` says whether the last
-    contact with the master is fresh enough to start one.
+    """All ranks of this node.
 
-    A rank is stopped only by a Stop that names it, never by its absence from a list.
+    `tell` queues a report of a rank. `may_start` says whether the last contact with the master is
+    fresh enough to start one. A rank is stopped only by a Stop that names it, never by its absence
+    from a list.
     """
 
     clock: Clock
@@ -166,7 +169,7 @@ class Supervisor:
         self._poll()
 
     def launch(self, launch: Launch) -> str:
-        """Take a launch; returns "" or the fixed word of a refusal. A known rank is reported."""
+        """Accept a launch; return "" or the fixed word of a refusal. A known rank is reported."""
         known = self._watched.get(launch.key)
         if known is not None:
             if known.rank.launch.fence != launch.fence:
@@ -194,7 +197,7 @@ class Supervisor:
                     self._fail_unwritten(watched, error)
 
     def is_refused(self, key: RankKey) -> bool:
-        """Whether a launch was taken and could not be written to the journal."""
+        """Whether a launch was accepted and could not be written to the journal."""
         watched = self._watched.get(key)
         return watched is not None and not watched.written and watched.rank.state in OVER
 
@@ -204,7 +207,7 @@ class Supervisor:
         self._apply(watched, LaunchFailed(words, None, lacks_room(error), cause_of_own(error)))
 
     def stop(self, stop: Stop) -> str:
-        """Take a stop; returns "" or the fixed word of a refusal. May be repeated."""
+        """Accept a stop; return "" or the fixed word of a refusal. May be repeated."""
         watched = self._fenced_rank(stop.key, stop.fence)
         if isinstance(watched, str):
             return watched
@@ -213,12 +216,12 @@ class Supervisor:
         return ""
 
     def signal(self, order: Signal) -> str:
-        """Send a signal to the main process of a running rank; returns a refusal like `stop`."""
+        """Send a signal to the main process of a running rank; return a refusal like `stop`."""
         found = self._running_rank(order.key, order.fence)
         return found if isinstance(found, str) else self._orders.signal(found, order.signal)
 
     def ask_save(self, order: Save) -> str:
-        """Ask a running rank to save and go on; returns a refusal like `stop`."""
+        """Ask a running rank to save and go on; return a refusal like `stop`."""
         found = self._running_rank(order.key, order.fence)
         return found if isinstance(found, str) else self._orders.ask_save(found, order.number)
 
@@ -230,7 +233,7 @@ class Supervisor:
         return watched if watched.rank.launch.fence == fence else "fence_mismatch"
 
     def _running_rank(self, key: RankKey, fence: Fence) -> Watched | str:
-        """The same, and it must be running."""
+        """The same; a rank that does not run is refused."""
         found = self._fenced_rank(key, fence)
         if isinstance(found, str):
             return found
@@ -286,7 +289,7 @@ class Supervisor:
         self._start_if_due(watched)
 
     def preparing(self, key: RankKey, detail: str) -> None:
-        """Report what a preparation does now, such as pulling an image."""
+        """Report the present step of a preparation, such as pulling an image."""
         watched = self._watched.get(key)
         if watched is not None and watched.preparing and watched.rank.detail != detail:
             log.info("rank_preparing", key=str(key), detail=detail)
@@ -327,17 +330,17 @@ class Supervisor:
         return frozenset(self._watched)
 
     def rank(self, key: RankKey) -> Rank | None:
-        """The rank as reported to the master; None when it is unknown."""
+        """The rank as reported to the master; None: unknown."""
         watched = self._watched.get(key)
         return None if watched is None else watched.reported()
 
     def handle(self, key: RankKey) -> Handle | None:
-        """The runtime's handle of a rank; None when the runtime never had it."""
+        """The runtime's handle of a rank; None: the runtime never had it."""
         watched = self._watched.get(key)
         return None if watched is None else watched.handle
 
     def running(self, key: RankKey, fence: Fence) -> Handle | None:
-        """The handle of a rank with this fence that runs; None when there is none."""
+        """The handle of a running rank with this fence; None: there is none."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.launch.fence != fence:
             return None
@@ -350,17 +353,17 @@ class Supervisor:
         return tuple(watched.progress(now_s) for watched in living)
 
     def rank_uses(self) -> tuple[RankUse, ...]:
-        """The use of the host by the ranks since the last time; empty until it is due."""
+        """The ranks' use of the host since the last call; empty until it is due."""
         return self._uses.told(it for it in self._open.values() if it.rank.state in ALIVE)
 
     def gpus_in_use(self) -> frozenset[int]:
-        """GPUs of ranks that may run or have not given them back. May be called from any thread."""
+        """GPUs of ranks that may run or have not freed them. Any thread may call it."""
         return frozenset(
             index for watched in list(self._open.values()) for index in watched.rank.gpus_of_its_own
         )
 
     def jobs_of_gpus(self) -> dict[int, str]:
-        """GPU -> the job whose rank runs there, or is about to or to leave."""
+        """GPU -> the job whose rank runs there, starts, or leaves."""
         return {
             index: watched.rank.launch.key.job_id
             for watched in self._open.values()
@@ -369,8 +372,8 @@ class Supervisor:
         }
 
     def images_in_use(self) -> frozenset[str]:
-        """Ids of the images of ranks that are not over and that this agent process has prepared.
-        May be called from any thread.
+        """Ids of images that this process has prepared for ranks that are not over. Any thread may
+        call it.
         """
         plans = [it.plan for it in list(self._open.values()) if it.rank.state not in OVER]
         boxes = (plan.container for plan in plans if plan is not None)
@@ -382,17 +385,17 @@ class Supervisor:
         self.step_lists.unsent(self._open.values())
 
     def evidence(self, *, repeat_s: float) -> list[ProfileEvidence]:
-        """The evidence for the master now; marks it sent."""
+        """The evidence for the master; marks it sent."""
         now_s = self.clock.boottime_s()
         return list(self.profiles.due(self._open.values(), now_s, repeat_s=repeat_s))
 
     def steps(self, *, repeat_s: float) -> list[StepsReport]:
-        """The lists of steps for the master now; marks them sent."""
+        """The lists of steps for the master; marks them sent."""
         now_s = self.clock.boottime_s()
         return list(self.step_lists.due(self._open.values(), now_s, repeat_s=repeat_s))
 
     def hold_revision(self) -> int:
-        """The master's last word on holds that every living rank has; 0 for none."""
+        """The latest hold revision of the master that every living rank has; 0: none."""
         return self._holding.in_force()
 
     def poll_s(self) -> float:
@@ -478,7 +481,7 @@ class Supervisor:
             self._read_last_lines(watched, ended)
 
     def _drive_preparing(self, watched: Watched, now_s: float) -> None:
-        if not watched.told and now_s - watched.rank.accepted_s >= _TELL_PREPARING_S:
+        if not watched.told and now_s - watched.rank.accepted_s >= TELL_PREPARING_S:
             watched.told = True
             self.tell(watched.rank.launch.key)
         if not watched.confirmed or watched.preparing:
@@ -489,7 +492,7 @@ class Supervisor:
             self._start_if_due(watched)
 
     def _pass_barrier(self, watched: Watched, launch: Launch) -> None:
-        """The launch of a rank at the barrier has come again; start the rank if it says so."""
+        """The launch of a rank at the barrier was repeated; start the rank if it says so."""
         rank = watched.rank
         if rank.state is not RankState.PREPARING or not rank.launch.at_barrier or launch.at_barrier:
             return
@@ -526,7 +529,8 @@ class Supervisor:
             self._apply(watched, failed)
             return
         self._apply(watched, HandedOver())
-        watched.look_at_s = self.clock.boottime_s() + _WATCH_S  # nothing can be saved before
+        # Nothing can be saved or said before.
+        watched.look_at_s = watched.beat_at_s = self.clock.boottime_s() + _WATCH_S
 
     # ---- stopping
 
@@ -544,7 +548,7 @@ class Supervisor:
             self._notice(watched)
 
     def _notice(self, watched: Watched) -> None:
-        """Give notice, unless the rank has ended by itself meanwhile."""
+        """Give notice, unless the rank has ended meanwhile."""
         ended = None if watched.handle is None else self.runtime.poll(watched.handle)
         if ended is not None:
             self._exited(watched, ended)
@@ -580,7 +584,7 @@ class Supervisor:
         self._looking.now(watched, Purpose.FINAL, _WATCH_S)
 
     def _at_last_step(self, watched: Watched, handle: Handle, record: ExitRecord) -> bool:
-        """Whether it exited with 0 at its last step: then it has finished."""
+        """Whether it exited with 0 at its last step, and so has finished."""
         if record.code != 0:
             return False
         watched.take_beat(self.runtime.beat(handle), self.clock.boottime_s())
@@ -588,8 +592,9 @@ class Supervisor:
         return beat is not None and bool(beat.total) and (beat.step or 0) >= (beat.total or 0)
 
     def _check_workers(self, watched: Watched, handle: Handle) -> None:
-        """Report once that the workers here are done (again after a restart of the agent). Stop a
-        rank whose workers cannot join the other ranks.
+        """Report once that the workers here are done (again after a restart of the agent).
+
+        Stop a rank whose workers cannot join the other ranks.
         """
         rank = watched.rank
         serves = rank.launch.worker_count or rank.launch.step_key
@@ -629,12 +634,13 @@ class Supervisor:
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
         """Use a look after the end: first for the last checkpoint, then for the GPUs."""
-        if purpose is Purpose.FINAL and look.released is None:
-            watched.settled_s = self.clock.boottime_s()
-            self._looking.now(watched, Purpose.RELEASE, _WATCH_STOPPING_S)
-            return
         if purpose not in (Purpose.FINAL, Purpose.RELEASE):
             return
+        if purpose is Purpose.FINAL:
+            watched.settled_s = self.clock.boottime_s()
+            if look.released is None:
+                self._looking.now(watched, Purpose.RELEASE, _WATCH_STOPPING_S)
+                return
         obstacle = self._looking.obstacle(watched, look)
         if obstacle is None:
             self._apply(watched, Released())
@@ -642,7 +648,7 @@ class Supervisor:
             self._report_held_gpus(watched, obstacle)
 
     def _report_held_gpus(self, watched: Watched, why: str) -> None:
-        """Report once for each reason that the GPUs of an ended rank are not free."""
+        """Report, once per reason, that the GPUs of an ended rank are not free."""
         if watched.held_by != why:
             watched.held_by = why
             log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)

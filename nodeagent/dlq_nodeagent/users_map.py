@@ -1,4 +1,4 @@
-"""Whether this host names the users whose jobs may run here."""
+"""Checks that this host names the users whose jobs may run here."""
 
 import os
 import stat
@@ -16,9 +16,9 @@ owned by root and writable by nobody else (chown root:root, chmod 0644); or set 
 
 
 def check_users_map(state_dir: Path, host_map: Path = HOST_MAP) -> None:
-    """Refuse a host whose map is missing, or not to be trusted: the shim would refuse every job.
+    """Refuse a host whose map is missing or untrustworthy: the shim would refuse every job.
 
-    Its entries are not checked: they may change while the agent runs. Raises ConfigError.
+    Its entries are not checked, since they may change while the agent runs. Raises ConfigError.
     """
     own = state_dir / "users.map"
     path, facts = own, _facts(own)

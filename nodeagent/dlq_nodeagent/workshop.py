@@ -1,4 +1,4 @@
-"""The real errands: a few threads for calls that may hang, answers back on the event loop."""
+"""The real errands: a few threads for calls that may hang, with answers on the event loop."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -56,13 +56,14 @@ _THREADS = 32
 _ASKING = 8
 # Rings are read one after the other: that takes CPU from the jobs of this host.
 _READING = 1
+_AFTER_END = frozenset({Purpose.FINAL, Purpose.RELEASE})
 _Answer = TypeVar("_Answer")
 
 log = get_logger("nodeagent.workshop")
 
 
 class Answers(Protocol):
-    """The receiver of answers: the core."""
+    """Receives answers: the core."""
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None: ...
 
@@ -144,12 +145,16 @@ class Workshop:
         self._launching.abandon(key)
 
     def look(self, order: LookOrder) -> None:
-        asks_driver = order.purpose is not Purpose.RELEASE or self._asks_driver(order.launch)
+        """A look at GPUs whose driver cannot hang needs no thread. The last look at files does it
+        on the way.
+        """
+        purpose = order.purpose
+        quick = purpose in _AFTER_END and not self._asks_driver(order.launch)
         self._run(
-            lambda: self._look(order),
-            lambda answer: self.answers.looked(order.launch.key, order.purpose, answer),
-            lambda error: _failed_look(order.purpose, error),
-            self._threads if asks_driver else None,
+            lambda: self._look(order, gpus_too=quick),
+            lambda answer: self.answers.looked(order.launch.key, purpose, answer),
+            lambda error: _failed_look(purpose, error),
+            None if quick and purpose is Purpose.RELEASE else self._threads,
         )
 
     def _asks_driver(self, launch: Launch) -> bool:
@@ -186,7 +191,9 @@ class Workshop:
         )
 
     def _move_order(self, order: Move) -> MoveOrder:
-        """Without its GPUs a refusal, which undoes what an earlier agent has done."""
+        """The order of a move. Without GPUs it is refused, which undoes what an earlier agent has
+        done.
+        """
         launch, launching = order.launch, self._launching
         wanted = MoveOrder(
             key=launch.key,
@@ -258,9 +265,9 @@ class Workshop:
         self._reading.submit(self._station.places.keep_only, tuple(keys))
 
     def close(self) -> None:
-        """Wait for nothing: a thread in a dead file system would hang for ever.
+        """Wait for nothing, since a thread in a dead file system would hang for ever.
 
-        No answer is given any more. The next agent reads the records that were being read.
+        No more answers are given. The next agent reads the records that were being read.
         """
         self._closed = True
         self._station.reader.stop()
@@ -277,7 +284,7 @@ class Workshop:
             self._answer(key, Preparation(error=f"nobody waits for {answer.image} any more"))
 
     def _fetch(self, key: RankKey, wish: PullWish) -> None:
-        """Have a pull done, which no thread here waits for; then the rank is prepared again."""
+        """Pull an image without holding a thread here; then the rank is prepared again."""
         loop = asyncio.get_running_loop()
 
         def done(error: Exception | None) -> None:
@@ -302,7 +309,7 @@ class Workshop:
         self.answers.preparing(key, detail)
         self._wake()
 
-    def _look(self, order: LookOrder) -> Look:
+    def _look(self, order: LookOrder, *, gpus_too: bool) -> Look:
         launch = order.launch
         if order.purpose is Purpose.RELEASE:
             held_by = self._held_by(launch, answers=True, but=order.given_out)
@@ -316,13 +323,17 @@ class Workshop:
             with rights.taken():
                 if is_theirs(place_of(launch), rights.uid):
                     seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
-        if order.purpose is Purpose.FINAL:
-            sweep(Path(self._launching.job_files(launch.key).job_dir))
-        return Look(checkpoint=seen)
+        if order.purpose is not Purpose.FINAL:
+            return Look(checkpoint=seen)
+        sweep(Path(self._launching.job_files(launch.key).job_dir))
+        free = gpus_too and not self._held_by(launch, answers=True)
+        return Look(checkpoint=seen, released=True if free else None)
 
     def _held_by(self, launch: Launch, *, answers: bool, but: Collection[int] = frozenset()) -> str:
-        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: a
-        device whose driver does not answer is not free either. `but`: not asked about.
+        """The first GPU of a launch that is not free, and why; empty: all are free.
+
+        `answers`: a device whose driver does not answer is not free either. `but`: these are not
+        asked about.
         """
         try:
             devices = self._launching.devices_of(launch)
@@ -348,7 +359,7 @@ class Workshop:
         failure: Callable[[BaseException], _Answer],
         threads: ErrandThreads | ThreadPoolExecutor | None,
     ) -> None:
-        """In a thread; None: at once, and the answer still comes later."""
+        """Run an errand in a thread; None: at once, with the answer still later."""
         loop = asyncio.get_running_loop()
 
         def give(found: _Answer) -> None:

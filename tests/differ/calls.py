@@ -105,6 +105,17 @@ _SACCT = (
     "sacct -j 1 -P -n -o JobID,NTasks,NCPUS,AllocTRES,NodeList,Layout",
     "sacct -j 1 --parsable2 --noheader --format=JobIdRaw,State", "sacct -L -j 3 -X -n -o JobID",
 )  # fmt: skip
+_SORTS_AND_TRIGGERS = (
+    "squeue -S K", "squeue -h -S i,~", "sinfo -N -h -S -N", "sinfo -h -S +t,-N", "strigger",
+    "strigger --get", "strigger --bogus", "strigger --set --fini -p x", "strigger --clear",
+    "strigger --clear --id=1", "strigger --set --fini --jobid=3 -p /bin/true",
+    "strigger --set --node --down -p /bin/true", "strigger --get --noheader",
+    "sbatch -t 1- -H -G1 good.sh", "sbatch -t 90s -H -G1 good.sh", "sbatch --nonsense=1 good.sh",
+    "sbatch --array=7 -H -G1 -J single good.sh", "squeue -h -n single -o '%i %K'",
+    "squeue -r -h -n single -o %K", "sbatch --array=0-12:2 -H -G1 -J steps good.sh",
+    "squeue -h -n steps -o %K", "sbatch --array=0-3,10,20,30 -H -G1 -J gaps good.sh",
+    "squeue -h -n gaps -o %K",
+)  # fmt: skip
 _ACCOUNTS = (
     "sacctmgr show account", "sacctmgr list accounts -n -P", "sacctmgr show account lab -P",
     "sacctmgr show account zz", "sacctmgr -s show account -P", "sacctmgr show user USER",
@@ -168,5 +179,5 @@ CALLS = (
     *(f"squeue -O jobarrayid,{name}:60" for name in _SQUEUE_NAMES),
     *_SQUEUE,
     *(f"sinfo -o '%{letter}'" for letter in _SINFO_LETTERS),
-    *_SINFO, *_SCONTROL, *_SACCT, *_ACCOUNTS, *_JSON, *_SUBMIT, *CHANGING,
+    *_SINFO, *_SCONTROL, *_SACCT, *_ACCOUNTS, *_JSON, *_SUBMIT, *_SORTS_AND_TRIGGERS, *CHANGING,
 )  # fmt: skip

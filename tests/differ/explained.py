@@ -52,8 +52,8 @@ EXPLAINED: tuple[Explained, ...] = (
     ),
     Explained(
         "each task of an array has an id of its own from the start, so later ids are higher",
-        "^sbatch|show job 10_2",
-        r"^JobId=\d+|^\d+$|(?<=Submitted batch job )\d+$",
+        "^sbatch|show job 10_2|-n single",
+        r"^JobId=\d+|^\d+$|(?<=Submitted batch job )\d+$|^\d+(?=_\[7\])",
     ),
     Explained(
         "seconds that pass between the two calls",
@@ -135,6 +135,7 @@ EXPLAINED: tuple[Explained, ...] = (
     Explained("a test of a submission names no job and no nodes", "--test-only"),
     Explained("a dependency on a job that is not there is refused", "afterok:999"),
     Explained("a resource that dlq has not is refused by name", "gpu:x:y:z", r".+", stream="err"),
+    Explained("durations such as 90s and 1h30m are taken, too", "-t 90s", code=True),
     Explained("an instant that is none is told once", "--begin=foo", r"^Invalid time.*\n"),
     Explained(
         "srun and salloc name in dlq's words what is not there",

@@ -199,7 +199,7 @@ def test_refusal_of(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
 def test_what_tools_call_is_answered_as_they_read_it(dlq: Dlq) -> None:
     calls = {
         # nextflow, SlurmExecutor: the queue's status, by user
-        "squeue --noheader -o '%i %t' -t all -u alice": ("17 R", "30 CD", "39_4 PD"),
+        "squeue --noheader -o '%i %t' -t all -u alice": ("17 R", "30 CD", "39_[4%2] PD"),
         # submitit, SlurmInfoWatcher: one -j for each job
         "sacct -o JobID,State,NodeList --parsable2 -j 17 -j 30 -j 9999": (
             "JobID|State|NodeList", "17|RUNNING|gpu[01-02]", "30|COMPLETED|None assigned",

@@ -23,7 +23,11 @@ from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.identity.pki import Role, new_key_and_csr, parse_identity
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
-from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
+from dlq_master.rpc.people.login_broker import (
+    MOST_OF_AN_ACCOUNT,
+    BrokerSettings,
+    LoginBroker,
+)
 from support.host_account import (
     CAN_MAKE_ACCOUNTS,
     free_name,
@@ -366,3 +370,19 @@ async def test_a_user_who_was_deleted_is_refused_by_the_api_at_once(desk: Desk) 
     stub = QueueServiceStub(desk.house.channel(made.key, answer["certificate"].encode()))
     call = stub.GetCluster(queues.GetClusterRequest(), timeout=DEADLINE_S)
     assert await refusal(call) is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_an_account_has_few_connections_at_once(desk: Desk) -> None:
+    """Each is a file of the master for some seconds, and anybody on the host may open them."""
+    desk.house.control.add_user(MY_NAME, "user", MY_UID)
+    await desk.open()
+    silent = [await asyncio.open_unix_connection(desk.path) for _ in range(MOST_OF_AN_ACCOUNT)]
+    answer = await desk.login(new_key_and_csr("x").request)
+    assert answer["reason"] == "TRY_AGAIN"
+    for _, writer in silent:
+        writer.close()
+        await writer.wait_closed()
+    async with asyncio.timeout(DEADLINE_S):
+        while "user" not in (answer := await desk.login(new_key_and_csr("x").request)):
+            assert answer["reason"] == "TRY_AGAIN"
+    assert answer["user"] == MY_NAME

@@ -125,6 +125,12 @@ def test_a_path_that_is_no_file_fails_the_start_and_says_why(
     assert f"dlq: cannot write the output file {path}: {why}" in done.stderr.decode()
 
 
+def test_under_slurm_it_ends_by_the_signal_that_slurm_shows(tmp_path: Path) -> None:
+    done = ran("append,slurm", str(tmp_path / "missing" / "out"), shell="echo never")
+    assert (done.returncode, done.stdout) == (-CANNOT_OPEN, b"")
+    assert ran("append,slurm", str(tmp_path / "out"), shell="exit 53").returncode == CANNOT_OPEN
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="takes the rights of another user")
 def test_a_link_to_the_file_of_another_user_opens_nothing(tmp_path: Path) -> None:
     for each in (tmp_path, *tmp_path.parents[:2]):
@@ -240,6 +246,15 @@ def test_a_file_that_cannot_be_opened_fails_the_job_and_its_log_says_why(
     job = submitted(daemons, "-o", f"{tmp_path}/plain/out", "--", "/bin/true")
     assert daemons.dlq("wait", job).code == CANNOT_OPEN
     assert "cannot write the output file" in daemons.said("logs", job)
+
+
+def test_a_script_of_slurms_fails_as_there(daemons: Daemons, tmp_path: Path) -> None:
+    words = ("sbatch", "-W", "--parsable", "-G1", "-o", f"{tmp_path}/missing/out", "--wrap", "true")
+    said = daemons.dlq("slurm", *words)
+    job = said.out.strip()
+    assert said.code == 1
+    told = daemons.said("slurm", "sacct", "-nXP", "-o", "State,ExitCode,Reason", "-j", job)
+    assert told == "FAILED|0:53|JobLaunchFailure\n"
 
 
 def test_a_file_goes_on_while_the_agent_is_away(daemons: Daemons, tmp_path: Path) -> None:

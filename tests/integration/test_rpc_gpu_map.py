@@ -108,6 +108,13 @@ async def test_its_pages_go_on_by_node(house: RpcHouse) -> None:
     assert [one.job_id for one in second.leases] == ["1"]  # a page stands alone
 
 
+async def test_a_token_that_is_no_node_is_refused_since_pages_are_kept_by_it(
+    house: RpcHouse,
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="not a page token"):
+        await map_of(house, "alice", Role.USER, page_token="x" * 257)
+
+
 async def test_a_node_that_is_down_and_without_gpus_is_there(house: RpcHouse) -> None:
     house.control.add_node("gpu03")
     told = await map_of(house, "alice", Role.USER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,41 @@ async def test_many_reports_are_acknowledged_in_order_and_all(house: RpcHouse) -
         sequence = (await agent.hear()).report_ack.sequence
         assert sequence > acknowledged
         acknowledged = sequence
+
+
+async def test_reports_that_come_one_after_another_are_acknowledged_together(
+    house: RpcHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, later = asyncio.get_running_loop(), []
+    call_later = loop.call_later
+
+    def note(delay: float, call: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        if delay == house.sessions.ack_pause_s:
+            later.append(call)
+            delay = 1e6
+        return call_later(delay, call, *args, **more)
+
+    house.sessions.ack_pause_s = 1234.5
+    monkeypatch.setattr(loop, "call_later", note)
+    await place_job(house, "gpu01")
+    agent = Agent(house)
+    await agent.hello()
+    for sequence in (7, 8, 9):
+        await agent.say(report=a_report(sequence))
+        await until(partial(_has_reported, house, sequence), house.control.arrived)
+    assert len(later) == 1, "one message for all three"
+    later.pop()()
+    assert (await agent.hear()).report_ack.sequence == 9
+    await agent.say(report=a_report(10))
+    await until(lambda: len(later) == 1, house.control.arrived)
+    later.pop()()
+    assert (await agent.hear()).report_ack.sequence == 10
+
+
+def _has_reported(house: RpcHouse, sequence: int) -> bool:
+    """Whether the loop was asked to take this report."""
+    asked = [it for it in house.control.asked if isinstance(it, say.RankReports)]
+    return bool(asked) and asked[-1].reports[-1].sequence == sequence
 
 
 async def test_evidence_is_acknowledged_after_the_loop_has_it_and_dropped_if_nobody_can_read_it(

@@ -122,3 +122,49 @@ def test_a_repeat_changes_nothing_and_a_running_job_keeps_its_spec(daemons: Daem
         with pytest.raises(IllegalTransition, match="its requeue cannot be changed any more"):
             jobs.update_each(job_id, started)
         jobs.cancel(job_id, kill=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        (("-N1", "--gpus-per-node=2"), (2, 1), (4, 2)),  # of each node
+        (("-N1", "-G4"), (4, 1), (4, 2)),  # of the job
+        (("-N1", "-n4", "--gpus-per-task=1"), (4, 1), (4, 2)),
+    ],
+)
+def test_another_number_of_nodes(
+    daemons: Daemons, words: tuple[str, ...], before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    wrap = ("--wrap", "true", "--hold", "--parsable")
+    job_id = daemons.said("slurm", "sbatch", *words, *wrap).strip()
+
+    def asked() -> tuple[int, int]:
+        with daemons.connect() as line:
+            resources = Jobs(line).get(job_id).job.resources
+        return resources.gpu_count, resources.node_count
+
+    assert asked() == before
+    assert scontrol(daemons, job_id, "NumNodes=2") == (0, "")
+    assert asked() == after
+    code, err = scontrol(daemons, job_id, "NumNodes=9")
+    assert (code, asked()) == (1, after)
+    assert err == f"Node count specification invalid for job {job_id}\n"
+    code, err = scontrol(daemons, job_id, "NumNodes=0")
+    assert (code, err) == (1, f"Node count specification invalid for job {job_id}\n")
+    daemons.said("slurm", "scontrol", "release", job_id)
+    assert daemons.dlq("wait", job_id).code == 0
+    with daemons.connect() as line:
+        attempt = Jobs(line).get(job_id).attempts[0]
+    assert len(attempt.lease.allocation.slots) == 2
+
+
+def test_the_nodes_of_some_jobs_stay(daemons: Daemons) -> None:
+    elastic = daemons.said(
+        "submit", "--hold", "--parsable", "-G2", "--elastic", "2:4", "--", "true"
+    ).strip()
+    said = daemons.dlq("update", elastic, "nodes=2")
+    assert (said.code, "its nodes stay" in said.err) == (2, True)
+    running = daemons.said("slurm", "sbatch", "--parsable", "-G1", "--wrap", "sleep 60").strip()
+    wait_until(lambda: "JobState=RUNNING" in shown(daemons, running), what="it runs")
+    assert scontrol(daemons, running, "NumNodes=2")[0] == 1
+    daemons.said("cancel", running)

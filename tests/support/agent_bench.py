@@ -22,6 +22,7 @@ from dlq_nodeagent.model.errands import (
 )
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import (
+    REPORTS_ANSWER,
     TAKES_STEPS,
     Command,
     CommandResult,
@@ -162,6 +163,7 @@ class AgentBench:
         self.acks = True
         self.acks_profiles = True
         self.acks_steps = self.takes_steps = True
+        self.reports_answer = False  # as a master before it took reports for answers
         self.database: dict[str, Any] = {}  # what the master says of it in its welcome
         self.reads_profiles = True  # False: whoever reads rings hangs
         self.profiles: list[ReadOrder] = []  # all that were read
@@ -214,12 +216,16 @@ class AgentBench:
                 stops=stops,
                 hold_extension_s=self.hold_extension_s,
                 hold_revision=self.hold_revision,
-                features=(TAKES_STEPS,) if self.takes_steps else (),
+                features=self._features(),
                 **self.database,
             )
         )
         self.settle()
         return hello
+
+    def _features(self) -> tuple[str, ...]:
+        words = {TAKES_STEPS: self.takes_steps, REPORTS_ANSWER: self.reports_answer}
+        return tuple(word for word, has in words.items() if has)
 
     def greet(self) -> Hello:
         """Let the agent dial, and take its Hello."""
@@ -237,10 +243,15 @@ class AgentBench:
 
     def order(self, order: Order, *, epoch: int = EPOCH) -> CommandResult:
         """Send a command; its result."""
+        sequence = self.command(order, epoch=epoch)
+        return next(it for it in self.said(CommandResult) if it.sequence == sequence)
+
+    def command(self, order: Order, *, epoch: int = EPOCH) -> int:
+        """Send a command; its number."""
         self._sequence += 1
         self.core.received(Command(sequence=self._sequence, epoch=epoch, order=order))
         self.settle()
-        return next(it for it in self.said(CommandResult) if it.sequence == self._sequence)
+        return self._sequence
 
     def run(self, seconds: float, *, step_s: float = 0.25) -> None:
         """Let time pass in small steps, with everybody doing their part."""

@@ -11,37 +11,37 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import is_own
-from dlq_master.policy.rent.line import USUAL_S, InLine
+from dlq_master.policy.rent.line import UNKNOWN_END_S, LineEntry
 from dlq_master.policy.stop_costs import expected_end_s
 
 
-def own_end_s(
+def own_node_ends_s(
     cluster: Cluster,
     now_s: float,
-    line: Sequence[InLine],
+    line: Sequence[LineEntry],
     *,
     grows: bool,
     outranked: Mapping[AttemptKey, JobId],
     moving: Collection[AttemptKey] = (),
 ) -> dict[int, float]:
-    """As `policy.rent.line.own_end_s`, of a line that has those who give way and those who might
-    move already.
-    """
+    """As `policy.rent.line.own_node_ends_s`, of a line with the outranked and movable jobs."""
     falls_free_s: list[float] = []  # of each own GPU that takes work, or will
     own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
     for node in own.values():
-        falls_free_s += [now_s if node.open else now_s + USUAL_S] * len(_free(cluster, node))
+        falls_free_s += [now_s if node.open else now_s + UNKNOWN_END_S] * len(_free(cluster, node))
     for attempt in cluster.attempts.values():
         held = [slot for slot in attempt.lease.allocation.slots if slot.node_id in own]
         moves = attempt.key in moving
         end_s = now_s if moves else _ends_s(cluster, attempt.key, now_s, outranked)
         falls_free_s += [end_s] * sum(slot.mask.bit_count() for slot in held)
     widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
-    return own_ends(falls_free_s, line, widest)
+    return list_schedule_ends_s(falls_free_s, line, widest)
 
 
-def own_ends(falls_free_s: list[float], line: Sequence[InLine], widest: int) -> dict[int, float]:
-    """As `policy.rent.line.own_ends`, of single GPUs."""
+def list_schedule_ends_s(
+    falls_free_s: list[float], line: Sequence[LineEntry], widest: int
+) -> dict[int, float]:
+    """As `policy.rent.line.list_schedule_ends_s`, of single GPUs."""
     ends = {}
     for job, gpus, lasts_s, more in line:
         if gpus > len(falls_free_s):
@@ -67,7 +67,7 @@ def _ends_s(
 ) -> float:
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
     began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
-    end_s, usual_s = max(now_s, expected_end_s(job, attempt, began_s)), now_s + USUAL_S
+    end_s, usual_s = max(now_s, expected_end_s(job, attempt, began_s)), now_s + UNKNOWN_END_S
     nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
     if end_s == inf:
         end_s = usual_s

@@ -12,21 +12,21 @@ from dlq_master.model.plan import Provision, Release
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import Catalogue, Floats
 from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
-from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put, Wanting
+from dlq_master.policy.rent.market import Bidder, MachineGrant, MachineOffer, Market, PresentMachine
 
 _HOUR_S = 3600.0
 
 
-def late_cost(one: Wanting, end_s: float) -> float:
+def late_cost(one: Bidder, end_s: float) -> float:
     """What being done then costs; inf: never."""
     return one.weight * max(0.0, end_s - one.due_s)
 
 
 def decide(
     market: Market, solver: Solver, draw: np.random.Generator
-) -> tuple[list[Put], list[Provision | Release]]:
+) -> tuple[list[MachineGrant], list[Provision | Release]]:
     """As `policy.rent.decide.decide`."""
-    late = [one for one in market.wanting if late_cost(one, one.own_end_s) > 0.0]
+    late = [one for one in market.bidders if late_cost(one, one.own_end_s) > 0.0]
     put, left = _placed(market, late)
     left = [
         one
@@ -39,14 +39,14 @@ def decide(
     come = {one.request_id for one in put}
     over = [
         Release(at.request_id, Reason(ReasonCode.RENTED, detail="nobody needs it"))
-        for at in market.here
+        for at in market.present
         if not at.jobs and at.request_id not in come
         if market.now_s >= at.paid_until_s - 5.0
     ]
     return put, [*rented, *over]
 
 
-def _least(market: Market, one: Wanting, n: int, offer: MachineOffer) -> float:
+def _least(market: Market, one: Bidder, n: int, offer: MachineOffer) -> float:
     costs = [inf]
     for gpus, left_s in enumerate(one.left_s[n].tolist(), 1):
         if left_s < inf:
@@ -57,13 +57,13 @@ def _least(market: Market, one: Wanting, n: int, offer: MachineOffer) -> float:
     return min(costs)
 
 
-def _placed(market: Market, late: list[Wanting]) -> tuple[list[Put], list[Wanting]]:
-    free = {at.request_id: at.free for at in market.here}
+def _placed(market: Market, late: list[Bidder]) -> tuple[list[MachineGrant], list[Bidder]]:
+    free = {at.request_id: at.free for at in market.present}
     put, left = [], []
     for one in sorted(late, key=lambda one: (-late_cost(one, one.own_end_s), one.job)):
         places = [
             (cost, at.request_id, gpus)
-            for at in market.here
+            for at in market.present
             for cost, gpus in [_cheapest(market, one, at, free[at.request_id])]
             if cost < late_cost(one, one.own_end_s)
         ]
@@ -72,11 +72,11 @@ def _placed(market: Market, late: list[Wanting]) -> tuple[list[Put], list[Wantin
             continue
         _, request_id, gpus = min(places)
         free[request_id] -= gpus
-        put.append(Put(one.job, request_id, gpus))
+        put.append(MachineGrant(one.job, request_id, gpus))
     return put, left
 
 
-def _cheapest(market: Market, one: Wanting, at: Here, free: int) -> tuple[float, int]:
+def _cheapest(market: Market, one: Bidder, at: PresentMachine, free: int) -> tuple[float, int]:
     offer = market.offers[at.offer].type
     begin_s = max(market.now_s, at.ready_s)
     costs = [(inf, 0)]
@@ -89,7 +89,7 @@ def _cheapest(market: Market, one: Wanting, at: Here, free: int) -> tuple[float,
     return min(costs)
 
 
-def _as_many_as_fit(market: Market, left: list[Wanting]) -> list[Wanting]:
+def _as_many_as_fit(market: Market, left: list[Bidder]) -> list[Bidder]:
     room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
     for one in left:
         least = int(np.isfinite(one.left_s).any(axis=0).argmax()) + 1
@@ -100,7 +100,7 @@ def _as_many_as_fit(market: Market, left: list[Wanting]) -> list[Wanting]:
 
 
 def _schedule(
-    market: Market, left: list[Wanting], solver: Solver, draw: np.random.Generator
+    market: Market, left: list[Bidder], solver: Solver, draw: np.random.Generator
 ) -> Schedule:
     types = [
         offer.type if offer.left else offer.type._replace(until_s=-inf) for offer in market.offers
@@ -121,7 +121,7 @@ def _fits(catalogue: Catalogue, whole_s: Floats) -> bool:
     return bool((np.isfinite(whole_s[:, :cut]) & (catalogue.smallest[:, 1:] >= 0)).any())
 
 
-def _priced(catalogue: Catalogue, market: Market, one: Wanting) -> PricedJob:
+def _priced(catalogue: Catalogue, market: Market, one: Bidder) -> PricedJob:
     whole = np.full((len(catalogue.kinds), catalogue.smallest.shape[1] - 1), inf)
     for n in catalogue.offered:
         k = catalogue.kinds.index(market.offers[n].type.kind)
@@ -130,8 +130,8 @@ def _priced(catalogue: Catalogue, market: Market, one: Wanting) -> PricedJob:
     return PricedJob(one.job, one.due_s - boot_s, one.weight, whole)
 
 
-def _rented(market: Market, left: list[Wanting], made: Schedule) -> list[Provision]:
-    there: dict[int, list[Wanting]] = {}
+def _rented(market: Market, left: list[Bidder], made: Schedule) -> list[Provision]:
+    there: dict[int, list[Bidder]] = {}
     for one in left:
         if one.job in made.grants:
             there.setdefault(made.grants[one.job].node, []).append(one)
@@ -148,7 +148,7 @@ def _rented(market: Market, left: list[Wanting], made: Schedule) -> list[Provisi
     return chosen
 
 
-def _weighed(market: Market, made: Schedule, node: int, jobs: list[Wanting]) -> Provision:
+def _weighed(market: Market, made: Schedule, node: int, jobs: list[Bidder]) -> Provision:
     n = made.types[node]
     offer = market.offers[n].type
     gpus = tuple(made.grants[one.job].gpus for one in jobs)

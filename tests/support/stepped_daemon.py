@@ -130,6 +130,7 @@ class SteppedDaemon:
         self.state, first = start(config, self.store.load(), self.begin_s)
         self.store.write(first)
         self.sessions = Sessions(CheckpointPlaces("/checkpoints", b"seed"))
+        self.sessions.ack_pause_s = 0.0  # each instant waits until all is acknowledged
         self.loop = Loop(
             state=self.state,
             wiring=WIRING,

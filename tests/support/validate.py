@@ -264,6 +264,8 @@ def _running(cluster: Cluster) -> None:
     _equal("terms", {end: set(keys) for end, keys in cluster.by_term.items()}, dict(terms))
     silent = {k for k, value in cluster.attempts.items() if value.state is AttemptState.UNKNOWN}
     _equal("silent attempts", set(cluster.claims.silent), silent)
+    pausing = {k for k, value in cluster.attempts.items() if value.state is AttemptState.PAUSING}
+    _equal("pausing attempts", set(cluster.claims.pausing), pausing)
 
 
 def _timers(cluster: Cluster) -> None:

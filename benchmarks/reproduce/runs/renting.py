@@ -18,7 +18,7 @@ from benchmarks.papers import vm_allocation, vm_cases
 from benchmarks.papers.vm_allocation import TABLE_2, table
 from dlq_master.policy.priced.compared.first_principle import edf
 from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_relinking
-from dlq_master.policy.priced.learning import Kin, LearnedTimes
+from dlq_master.policy.priced.learning import JobFeatures, LearnedTimes
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import Solver
 from dlq_simulator.priced.instance import RentingInstance, RentingJob, instance_of
@@ -80,7 +80,12 @@ def _drawn(load: float, nodes: int, seed: int) -> RentingInstance:
     """Its jobs have a number of iterations."""
     jobs = [
         RentingJob(
-            f"j{n:04d}", job.submit_s, job.due_s, job.weight, table(job), Kin("", job.iterations)
+            f"j{n:04d}",
+            job.submit_s,
+            job.due_s,
+            job.weight,
+            table(job),
+            JobFeatures("", job.iterations),
         )
         for n, job in enumerate(vm_cases.case(nodes, load, seed))
     ]

@@ -1,3 +1,3 @@
-"""The list of clusters of this user: `listed` reads it, `going` hands jobs over, `shown` is the
-words.
+"""The user's list of clusters: `listed` reads it, `going` hands jobs over, `shown`
+prints offers.
 """

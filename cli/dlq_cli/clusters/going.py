@@ -40,7 +40,7 @@ LONGEST_WITHIN_S = 60  # the longest that a master waits for its twin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyWishes:
-    """The words of the command line about clusters, and the form of the report."""
+    """The flags about clusters, and the form of the report."""
 
     to: str  # `any`, or names with commas
     rule: str
@@ -52,7 +52,7 @@ class ManyWishes:
 
 
 def read_rule(word: str | None) -> str:
-    """The rule of this name. InvalidRequest: there is none."""
+    """The rule with this name. InvalidRequest: there is none."""
     if word is None:
         return DEFAULT_RULE
     if word not in RULES:
@@ -74,9 +74,10 @@ def read_within(text: str | None) -> float:
 def submit_to(
     app: App, clusters: Clusters, message: job_pb2.JobSpec, wishes: ManyWishes
 ) -> HandOver | None:
-    """The hand-over once a cluster has the job; None: nothing was to be submitted.
+    """Hand a job over, and return the hand-over once a cluster has the job; None: nothing to
+    submit.
 
-    Raises the refusal when no cluster takes it, and Unavailable while one of them may have it.
+    Raises the refusal if no cluster takes it, and Unavailable while one of them may have it.
     """
     asked = [one.name for one in clusters.named(wishes.to)]
     _check(message, asked)
@@ -119,7 +120,7 @@ def offers_of(
     within_s: float,
     waiting: Mapping[str, str] | None = None,
 ) -> list[OfferAnswer]:
-    """An answer of each, as late as its former jobs let it count. `waiting`: as in `ask_all`."""
+    """The answer of each cluster, delayed by its measured lateness. `waiting`: as in `ask_all`."""
 
     def ask(former: Mapping[str, Sequence[str]]) -> ClusterAnswers:
         return ask_all(doors, spec, within_s, app.clock.boottime_s, waiting or {}, former)
@@ -128,13 +129,13 @@ def offers_of(
 
 
 def begin(app: App, clusters: Clusters, hand: HandOver) -> None:
-    """Write it down: from here on its job comes to be once."""
+    """Record the hand-over: from here on its job is submitted exactly once."""
     clusters.records.forget_old(app.clock.now_s())
     Carrier(clusters.records, {}, app.clock.now_s).begin(hand)
 
 
 def carry(app: App, clusters: Clusters, hand: HandOver, wishes: ManyWishes, words: str) -> HandOver:
-    """Go on with it, and tell where the job is; `words` with the place of its name."""
+    """Carry it on, and print where the job is; `words` has a placeholder for its name."""
     hand = carried(app, clusters, hand)
     if wishes.as_json:
         click.echo(document({"handover": handover_facts(hand)}))
@@ -147,14 +148,14 @@ def carry(app: App, clusters: Clusters, hand: HandOver, wishes: ManyWishes, word
 
 
 def carried(app: App, clusters: Clusters, hand: HandOver) -> HandOver:
-    """Go on with it as long as the patience lasts. TryAgain: another process does."""
+    """Carry it on while the patience lasts. TryAgain: another process does."""
     carrier = Carrier(clusters.records, clusters.doors(), app.clock.now_s)
     patience = _patience(app)
     return carrier.go_on(hand.number, patience.wait, patience.restored)
 
 
 def refuse(app: App, failure: DlqError, *, told: bool) -> NoReturn:
-    """End the command with this failure. `told`: its one JSON object has been printed."""
+    """End the command with this failure. `told`: its one JSON object is printed already."""
     if not told:
         raise failure
     app.say(failure.what)
@@ -180,7 +181,7 @@ def failure_of(app: App, clusters: Clusters, hand: HandOver) -> DlqError | None:
 
 
 def settle(app: App, clusters: Clusters, hands: Sequence[HandOver]) -> list[HandOver]:
-    """Go on with these, one after the other, and tell of those that another process holds."""
+    """Carry these on, one after another; print those that another process holds."""
     after = []
     for hand in hands:
         try:
@@ -192,7 +193,7 @@ def settle(app: App, clusters: Clusters, hands: Sequence[HandOver]) -> list[Hand
 
 
 def give_up(app: App, clusters: Clusters, number: str) -> HandOver:
-    """Want a hand-over no more. NotFound: there is none of this number."""
+    """Give a hand-over up. NotFound: there is none with this number."""
     carrier = Carrier(clusters.records, clusters.doors(), app.clock.now_s)
     return carrier.give_up(number, _patience(app).wait)
 
@@ -201,7 +202,7 @@ def give_up(app: App, clusters: Clusters, number: str) -> HandOver:
 
 
 def _check(message: job_pb2.JobSpec, asked: Sequence[str]) -> None:
-    """A job that refers to one cluster can go to one alone."""
+    """InvalidRequest: a job that refers to one cluster can go to that one only."""
     if len(asked) > 1 and message.HasField("dependency"):
         raise InvalidRequest(
             "a dependency names jobs of one cluster, and --to names several",
@@ -210,14 +211,14 @@ def _check(message: job_pb2.JobSpec, asked: Sequence[str]) -> None:
 
 
 def _number(request_id: str) -> str:
-    """The number of a hand-over that its user names; every key of it has at most 64 characters."""
+    """The number of a hand-over that its user names; each of its keys has at most 64 characters."""
     if not request_id:
         return ""
     return f"u-{hashlib.sha256(request_id.encode()).hexdigest()[:32]}"
 
 
 def _identified(message: job_pb2.JobSpec) -> bytes:
-    """The content of a request but for its begin, as masters compare repeats."""
+    """The content of a request without its begin, as masters compare repeats."""
     other = job_pb2.JobSpec()
     other.CopyFrom(message)
     other.ClearField("begin_time")
@@ -230,7 +231,7 @@ def _patience(app: App) -> Patience:
 
 
 def new_number(app: App) -> str:
-    """Of a hand-over that nobody repeats by its name."""
+    """The number of a hand-over that nobody will repeat by name."""
     return RandomIds(app.clock).request_id()
 
 
@@ -241,7 +242,7 @@ def ranked_by(app: App, answers: Sequence[OfferAnswer], rule: str) -> Ranking:
 
 
 def tell_open(app: App, clusters: Clusters) -> None:
-    """Nobody goes on with an open hand-over by itself."""
+    """Print open hand-overs, which no process carries on by itself."""
     still = [hand for hand in clusters.records.all() if hand.is_open]
     if still:
         count = "1 hand-over is" if len(still) == 1 else f"{len(still)} hand-overs are"
@@ -255,7 +256,9 @@ def tell_offers(
     chosen: Sequence[ClusterOffer],
     wishes: ManyWishes,
 ) -> None:
-    """The table of offers, and in JSON where nothing else follows. `chosen`: the best, or none."""
+    """Print the table of offers; as JSON only if nothing else follows. `chosen`: the
+    best, or none.
+    """
     name = chosen[0].cluster if chosen else ""
     if not wishes.as_json:
         text = offers_text(answers, ranking.reasons, name, stderr_look(app))
@@ -266,7 +269,7 @@ def tell_offers(
 
 
 def no_offer(answers: Sequence[OfferAnswer]) -> DlqError:
-    """Nothing was submitted anywhere, and why."""
+    """The failure that nothing was submitted anywhere, and why."""
     refused = [one for one in answers if isinstance(one, NoOffer) and not one.silent]
     told = tuple(f"{one.cluster}: {one.why}" for one in answers if isinstance(one, NoOffer))
     if len(refused) < len(answers):

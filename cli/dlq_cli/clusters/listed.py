@@ -1,4 +1,4 @@
-"""The clusters of this user's list, their lines, and jobs by global names such as `a:17`."""
+"""The clusters of the user's list, their connections, and jobs by global names such as `a:17`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Clusters:
-    """The list beside the identity of `app`, and what lies there for it."""
+    """The list in the identity directory of `app`, and the files there for it."""
 
     def __init__(self, app: App) -> None:
         from dlq_broker.clusters_file import FILE
@@ -37,7 +37,7 @@ class Clusters:
 
     @cached_property
     def all(self) -> ClusterList:
-        """By name, in the order of the file; ConfigError names a wrong place."""
+        """All clusters by name, in the order of the file; ConfigError names a wrong place."""
         from dlq_broker.clusters_file import read_clusters
 
         return read_clusters(self.path)
@@ -63,7 +63,7 @@ class Clusters:
         return self._apps[name]
 
     def named(self, words: str) -> tuple[ListedCluster, ...]:
-        """The clusters of `any`, or of `a,b`. InvalidRequest for another name."""
+        """The clusters of `any`, or of `a,b`. InvalidRequest: an unknown name."""
         from dlq_broker.clusters_file import chosen
 
         return chosen(self.all, words, self.path)
@@ -73,7 +73,7 @@ class Clusters:
         return {name: self.door(name) for name in self.all}
 
     def door(self, name: str) -> ClusterDoor:
-        """The port to this cluster. Its line is made when it is first needed."""
+        """The port to this cluster. Its connection is made on demand."""
         with quiet_grpc():
             from dlq_broker.over_wire import WireCluster
 
@@ -91,7 +91,7 @@ class Clusters:
 
 
 def _site(app: App) -> str:
-    """A cluster and its user, by the identity that lies there."""
+    """A cluster and its user, by the identity stored for it."""
     from dlq_client.line.identity import load_identity
 
     with suppress(DlqError):
@@ -108,8 +108,9 @@ def job_argument(*, several: bool = True, **more: Any) -> Callable[[F], F]:
 
 
 def _at_its_cluster(ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """The names without their cluster; the command runs there. Names of several clusters are
-    refused.
+    """The names without their cluster, at which the command runs.
+
+    InvalidRequest: they are of several clusters.
     """
     words: Sequence[str] = value if isinstance(value, tuple) else (value,)
     if not any(":" in word for word in words if word):
@@ -129,7 +130,7 @@ def _at_its_cluster(ctx: click.Context, _param: click.Parameter, value: Any) -> 
 
 
 def parted(app: App, word: str) -> tuple[str, str]:
-    """The cluster and the job. Before the list had that name, the word meant something else."""
+    """The cluster and the job. A name without a listed cluster stays as it is."""
     cluster, colon, job = word.partition(":")
     if colon and job and cluster in Clusters(app).all:
         return cluster, job

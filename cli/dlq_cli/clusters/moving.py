@@ -1,7 +1,7 @@
-"""`dlq move`: a job at one cluster of the list to another one.
+"""`dlq move`: moves a job at one cluster of the list to another one.
 
-It ends at its cluster before another one gets it. So it never waits at two, and it loses its place
-in line. A job that has run moves with its checkpoint, if both clusters reach the directory.
+The job ends at its cluster before another one gets it. So it never waits at two, but it loses its
+place in line. A job that has run moves with its checkpoint, if both clusters reach the directory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def move_job(
 ) -> HandOver | None:
     """Move the job with this name at the cluster `at`. None: it stays, since no offer is better.
 
-    `anyway`: also where its own cluster has the best offer. Raises as `going.submit_to`.
+    `anyway`: also if its own cluster has the best offer. Raises as `going.submit_to`.
     """
     jobs = Jobs(clusters.app(at).connection())
     waited_for = jobs_waited_for(jobs.list(user=jobs.caller, states=DEPEND).jobs)
@@ -76,13 +76,15 @@ def move_job(
 
 
 def jobs_waited_for(jobs: Iterable[job_pb2.Job]) -> Mapping[str, str]:
-    """Numbers of jobs for which others among these wait: for each, one that waits."""
+    """Ids of jobs for which others among these wait: for each, one that waits."""
     return {name: one.job_id for one in jobs for name in _named(one.dependency)}
 
 
 def _named(dependency: str) -> Iterable[str]:
-    """The jobs that it names. Where only a newer master knows the relation, each number may be one.
-    A job that stays is better than a move that counts as its end.
+    """The jobs that it names.
+
+    If only a newer master knows the relation, each number may be one. It is better that a job stays
+    than that its move counts as its end.
     """
     if not dependency:
         return ()
@@ -95,8 +97,9 @@ def _named(dependency: str) -> Iterable[str]:
 def movable(
     clusters: Clusters, at: str, name: str, to: str, waited_for: Mapping[str, str]
 ) -> MovableJob:
-    """The job, and the clusters that may get it. Raises why it does not move: a job that depends on
-    it (`jobs_waited_for`) would take the move for its end.
+    """The job, and the clusters that may get it. Raises why it cannot move.
+
+    A job that depends on it (`jobs_waited_for`) would take the move for its end.
     """
     jobs = Jobs(clusters.app(at).connection())
     job_id = one_job(jobs, name).job_id
@@ -122,8 +125,9 @@ def movable(
 def answers_for(
     app: App, clusters: Clusters, job: MovableJob, within_s: float, *, own: bool = True
 ) -> list[OfferAnswer]:
-    """Its own cluster is asked about the job as it is there, the others about a new one. `own`:
-    False: its own cluster is not asked.
+    """Offers: of its own cluster for the job as it is there, of the others for a new job.
+
+    `own` False: its own cluster is not asked.
     """
     doors = [clusters.door(name) for name in ((job.at,) if own else ()) + job.asked]
     waiting = {job.at: job.job.job_id}
@@ -131,8 +135,10 @@ def answers_for(
 
 
 def check_way_back(job: MovableJob, own: OfferAnswer) -> None:
-    """Where all others refuse a job that has run, its own cluster must take its checkpoint back.
-    Raises IllegalTransition if that is not certain. `own`: its cluster's answer.
+    """Check that its own cluster would take a job that has run back with its checkpoint.
+
+    That is needed if all others refuse it. IllegalTransition: it is not certain. `own`: its
+    cluster's answer.
     """
     if job.saved and isinstance(own, NoOffer):
         what = f"job {job.at}:{job.job.job_id} stays, as {job.at} could not take it back: {own.why}"
@@ -147,7 +153,7 @@ def begin_move(
     answers: Sequence[OfferAnswer],
     reasons: Iterable[tuple[str, str]],
 ) -> HandOver:
-    """Write the hand-over down: to one of the better offers, else to its own cluster again."""
+    """Record the hand-over: to one of the better offers, else to its own cluster again."""
     order = (*(offer.cluster for offer in better), job.at)
     before = BeforeMove.RUNS if job.runs else BeforeMove.WAITS
     site = clusters.door(job.at).site
@@ -172,7 +178,9 @@ def begin_move(
 
 
 def _check(there: job_service_pb2.GetJobResponse) -> None:
-    """A job that waits, or has run and can go on from a checkpoint; and it stands alone."""
+    """IllegalTransition: the job neither waits nor can go on from a checkpoint, or does not stand
+    alone.
+    """
     job, state = there.job, shown_state(there.job)
     paused = HOLD_KINDS.get(job.hold_kind) == "paused"
     held = state == "held" and not paused
@@ -198,8 +206,9 @@ def _check(there: job_service_pb2.GetJobResponse) -> None:
 def _with_its_checkpoints(
     clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse, asked: Sequence[str]
 ) -> tuple[str, ...]:
-    """The clusters that reach the checkpoints of a job that has run, here or where it was before.
-    IllegalTransition: none.
+    """The clusters that reach the checkpoints of a job that has run, here or at an earlier cluster.
+
+    IllegalTransition: none does.
     """
     job, saves = there.job, there.spec.checkpoint
     failed = f"job {job.job_id} has run already"
@@ -222,9 +231,10 @@ def _with_its_checkpoints(
 
 
 def _spec_of(clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
-    """Its spec for another cluster. Times since the submission become instants, without those that
-    have passed. Directories of declared data become its content again: each cluster has the data
-    elsewhere.
+    """Its spec for another cluster.
+
+    Times since the submission become instants, without those that have passed. Directories of
+    declared data become its content again: each cluster has the data elsewhere.
     """
     spec = job_pb2.JobSpec()
     spec.CopyFrom(there.spec)
@@ -242,7 +252,9 @@ def _spec_of(clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse)
 
 
 def _as_if_saved(there: job_service_pb2.GetJobResponse) -> bytes:
-    """A cluster that cannot begin from a checkpoint makes no offer then."""
+    """The spec as if it had a checkpoint: a cluster that cannot begin from one then
+    makes no offer.
+    """
     more = job_pb2.JobSpec()
     if not there.spec.checkpoint.marker:
         more.checkpoint.resume_from = there.spec.checkpoint.directory
@@ -252,8 +264,10 @@ def _as_if_saved(there: job_service_pb2.GetJobResponse) -> bytes:
 def _better(
     order: Sequence[ClusterOffer], at: str, rule: ChoiceRule, *, anyway: bool
 ) -> list[ClusterOffer]:
-    """The offers that are better than that of its own cluster, or all others. No lot moves a job:
-    a lot among the others is fair, but against its own place in line it would gain nothing.
+    """The offers that are better than that of its own cluster, or all others.
+
+    Chance moves no job: it is fair among the others, but the job would lose its own place in line
+    for nothing.
     """
     own = [offer for offer in order if offer.cluster == at]
     others = [offer for offer in order if offer.cluster != at]

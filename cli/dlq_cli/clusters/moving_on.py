@@ -1,6 +1,6 @@
-"""`dlq move --all`: one round over all jobs of this user that wait, at all clusters of the list.
+"""`dlq move --all`: one round over all waiting jobs of this user, at all clusters of the list.
 
-It settles open hand-overs first, and moves a job where the gain is plain (`dlq_broker.resting`).
+It settles open hand-overs first, and moves a job if the gain is plain (`dlq_broker.resting`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _RUNS = ("assigned", "running")
 
 
 class RoundWishes(NamedTuple):
-    """The words of the command line. `leave`: move the jobs of this cluster away, also running
-    ones, wherever they go; empty: move what gains by it.
+    """The flags of the command.
+
+    `leave`: move all jobs of this cluster away, also running ones; empty: move jobs that gain by
+    it.
     """
 
     wishes: ManyWishes
@@ -49,7 +51,7 @@ class RoundWishes(NamedTuple):
 
 
 def move_all(app: App, wishes: RoundWishes, every_s: float | None) -> None:
-    """One round, or rounds until Ctrl-C with so long between them."""
+    """One round, or rounds at this interval until Ctrl-C."""
     pause = threading.Event().wait  # Ctrl-C ends it at once
     while True:
         clusters = Clusters(app)
@@ -67,13 +69,13 @@ def move_all(app: App, wishes: RoundWishes, every_s: float | None) -> None:
 
 
 def one_round(app: App, clusters: Clusters, wishes: RoundWishes) -> list[HandOver]:
-    """The moves of this round; each is told."""
+    """The moves of this round; each is printed."""
     settle(app, clusters, [hand for hand in clusters.records.all() if hand.is_open])
     return _Round(app, clusters, wishes).moves()
 
 
 class _Round:
-    """A round in progress. It asks once for facts that all its jobs have in common."""
+    """A round in progress. It asks once for facts that all its jobs share."""
 
     def __init__(self, app: App, clusters: Clusters, wishes: RoundWishes) -> None:
         self._app, self._clusters = app, clusters
@@ -84,7 +86,7 @@ class _Round:
         self._given_to = set[str]()
 
     def moves(self) -> list[HandOver]:
-        """Move the jobs, one after the other."""
+        """Move the jobs, one after another."""
         moved: list[HandOver] = []
         waiting = list(self._waiting())
         if len(waiting) > MOST_ASKED and not self._leave:
@@ -145,8 +147,10 @@ class _Round:
         return carried(app, clusters, hand)
 
     def _own_answer(self, job: MovableJob, answers: Sequence[OfferAnswer]) -> OfferAnswer:
-        """Of the cluster that has the job. One that is left says once whether it takes jobs back
-        with their checkpoints: its release decides that. Any other refusal is of this job alone.
+        """The answer of the cluster that has the job.
+
+        For the cluster of `leave`, one answer says whether it takes jobs back with their
+        checkpoints, since its release decides that. Any other refusal is about this job alone.
         """
         if not self._leave:
             return next(answer for answer in answers if answer.cluster == job.at)
@@ -159,8 +163,9 @@ class _Round:
         return answer
 
     def _gains(self, job: MovableJob, order: tuple[ClusterOffer, ...]) -> list[ClusterOffer]:
-        """The offers that are worth a move. A cluster that has got a job in this round gets no
-        other one: its offers are too old by that.
+        """The offers that are worth a move.
+
+        A cluster that has got a job in this round gets no other: its offers are outdated.
         """
         if self._leave:
             return list(order)

@@ -1,4 +1,4 @@
-"""Offers and hand-overs, as text and as JSON."""
+"""Offers and hand-overs as text and as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OFFERS = (
 
 
 def stderr_look(app: App) -> OutputLook:
-    """How stderr wants to be written to: offers are told there, and stdout names the job."""
+    """The form of output on stderr: offers go there, and the job's name to stdout."""
     return OutputLook(tty=sys.stderr.isatty(), color=False, now_s=app.clock.now_s())
 
 
@@ -85,7 +85,7 @@ def _message(span: TimeSpan) -> forecast_pb2.TimeRange:
 
 
 def offer_facts(answer: OfferAnswer, reasons: Mapping[str, str]) -> dict[str, Any]:
-    """An answer; the same keys for every answer, null for what it does not tell."""
+    """An answer with the same keys for every answer, null for unknown values."""
     offer = answer if isinstance(answer, ClusterOffer) else ClusterOffer(answer.cluster)
     refused = answer if isinstance(answer, NoOffer) else NoOffer(answer.cluster, "")
     due_s = offer.promised_s

@@ -1,6 +1,6 @@
-"""Messages between a spare and the keeper of the line: values of Python, each behind its size.
+"""Messages between a spare and the keeper of the line: Python values, each behind its size.
 
-The failure of a call is a tuple, and becomes an error of gRPC again at its other end.
+The failure of a call is a tuple, and becomes an error of gRPC again at the other end.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Failure = tuple[Any, ...]
 
 
 def send(line: socket.socket, value: Any) -> None:
-    """Send one value. OSError when nobody hears it."""
+    """Send one value. OSError: nobody reads."""
     raw = marshal.dumps(value)
     line.sendall(_SIZE.pack(len(raw)) + raw)
 
 
 def receive(line: socket.socket) -> Any:
-    """The next value. EOFError at the end of the line, ValueError for one that is too large."""
+    """The next value. EOFError: the end of the line. ValueError: it is too large."""
     (size,) = _SIZE.unpack(_exactly(line, _SIZE.size))
     if size > _LARGEST:
         raise ValueError("too large")
@@ -48,7 +48,7 @@ def _exactly(line: socket.socket, size: int) -> bytes:
 
 
 def failure_of(error: grpc.RpcError) -> Failure:
-    """An error of gRPC, to be sent."""
+    """An error of gRPC as a value."""
     failed: Any = error  # it is a grpc.Call too, as the stubs do not say
     trailing = [tuple(pair) for pair in failed.trailing_metadata() or ()]
     return (failed.code().value[0], failed.details() or "", trailing)

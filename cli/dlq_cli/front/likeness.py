@@ -1,4 +1,4 @@
-"""A process that becomes like its caller, and like nobody again once the call has ended."""
+"""A process that becomes like its caller, and neutral again once the call has ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Limits = dict[int, tuple[int, int]]
 
 
 def become(request: FrontRequest) -> Limits:
-    """Take over descriptors, directory, environment, umask and limits of the caller; return the
-    limits that changed, as they were.
+    """Take over descriptors, directory, environment, umask and limits of the caller.
+
+    Returns the former values of the limits that changed.
     """
     for number, descriptor in enumerate(request.descriptors[:3]):
         os.dup2(descriptor, number)
@@ -47,7 +48,7 @@ def become(request: FrontRequest) -> Limits:
 
 
 def let_go(null: int, limits: Limits) -> None:
-    """Keep nothing of the caller: no descriptor, no directory, no variable and no limit. `null` is
+    """Keep nothing of the caller: no descriptor, directory, variable or limit. `null`:
     /dev/null.
     """
     for number in range(3):
@@ -60,14 +61,14 @@ def let_go(null: int, limits: Limits) -> None:
 
 
 def _with_used(soft: int, hard: int) -> int:
-    """A limit of CPU time counts the caller's command alone, not those before it."""
+    """A limit of CPU time that counts only the caller's command, not those before it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft += int(used.ru_utime + used.ru_stime)
     return soft if hard < 0 else min(soft, hard)
 
 
 def _take_environment(pairs: Sequence[bytes]) -> None:
-    """Each variable as it was; of two with one name the first, which getenv finds."""
+    """Set each variable as it was; of two with one name the first, which getenv finds."""
     os.environb.clear()
     for pair in pairs:
         name, equals, value = pair.partition(b"=")
@@ -76,7 +77,7 @@ def _take_environment(pairs: Sequence[bytes]) -> None:
 
 
 def _open_streams() -> None:
-    """stdin, stdout and stderr, as the interpreter opens them when it starts."""
+    """Open stdin, stdout and stderr as the interpreter does when it starts."""
     spoken = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "C")
     lenient = "surrogateescape" if spoken in ("C", "POSIX") else "strict"
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]

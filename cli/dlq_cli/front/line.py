@@ -1,8 +1,9 @@
-"""One line to the master for all commands of a server: a TLS handshake costs more than a command.
+"""One connection to the master for all commands of a server: a TLS handshake costs more than a
+command.
 
-The keeper is a process of its own, because gRPC and fork do not go together. A spare gives it the
-identity that the caller's environment names; the keeper has one channel for each identity. Bytes
-pass through it unread, those of streams too (front/streams.py).
+The keeper is a process of its own, because gRPC and fork do not go together. A spare sends it the
+identity in the caller's environment; the keeper has one channel for each identity. Bytes pass
+through it unread, those of streams too (front/streams.py).
 """
 
 from __future__ import annotations
@@ -36,20 +37,18 @@ _PEMS = ("key", "certificate", "ca", "address")
 
 
 class KeptLine:
-    """The server's hold on its keeper: closing it ends the keeper once nobody uses it."""
+    """The server's hold on its keeper; without it the keeper ends once it is unused."""
 
     def __init__(self, held: int) -> None:
         self._held = held
 
     def close(self) -> None:
-        """Let go."""
+        """Release the keeper."""
         os.close(self._held)
 
 
 def start_keeper(path: Path, *not_its: int) -> KeptLine:
-    """Fork the process that keeps the line, reachable at `path`; `not_its` are descriptors that it
-    closes.
-    """
+    """Fork the keeper, reachable at `path`; it closes the descriptors `not_its`."""
     with suppress(FileNotFoundError):
         path.unlink()
     listening = socket.socket(socket.AF_UNIX)
@@ -172,13 +171,14 @@ def use(path: Path) -> None:
 
 
 def _ask_here(call: Callable[[], Any]) -> Any:
-    """Ctrl-C may break off what the keeper is asked: gRPC is not in it."""
+    """Ask the keeper in this thread, so that Ctrl-C may interrupt it: gRPC is not involved."""
     return call()
 
 
 class RelayedChannel(grpc.Channel):
-    """A channel whose calls go through the keeper. It opens a real one where the keeper takes no
-    more of them, and for those with much to carry.
+    """A channel whose calls go through the keeper.
+
+    It opens a real channel if the keeper takes no more calls, and for calls with much data.
     """
 
     def __init__(self, path: Path, identity: Identity) -> None:
@@ -204,14 +204,14 @@ class RelayedChannel(grpc.Channel):
 
     @property
     def masters(self) -> Any:
-        """Those of a real channel, once there is one."""
+        """The masters of the real channel, once there is one."""
         return getattr(self._own, "masters", None)
 
     def unary_unary(
         self, method: str, request_serializer: Any = None, response_deserializer: Any = None,
         *rest: Any, **more: Any,
     ) -> Any:  # fmt: skip
-        """A callable, as gRPC's stubs want it."""
+        """A callable for gRPC's stubs."""
 
         def call(request: Any, timeout: float | None = None, **options: Any) -> Any:
             if self._line is None or options:
@@ -297,7 +297,7 @@ class RelayedChannel(grpc.Channel):
         self._real().unsubscribe(callback)
 
     def direct(self) -> grpc.Channel:
-        """The real channel, for streams that carry much: each of their bytes would pass here."""
+        """The real channel, for streams with much data: each byte would pass here."""
         return self._real()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A job's terminal at our own: our keys go in, its screen comes out.
+"""A job's terminal shown in our own: our keys go to the job, its screen comes to us.
 
 When the line is cut, or a daemon restarts, the job's programs go on, and this client comes back to
 them. `dlq logs` has the output of that time. Our terminal is as before at every end.
@@ -13,11 +13,11 @@ import threading
 from dlq.v1 import exec_pb2
 from dlq_cli.app import App
 from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
-from dlq_cli.interactive.terminal import STDIN, STDIN_READER, raw_terminal, size
+from dlq_cli.interactive.stdin_reader import StdinReader
+from dlq_cli.interactive.terminal import STDIN, raw_terminal, size
 from dlq_client.inside.command import CommandInside
-from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
-from dlq_common.errors import DlqError, IllegalTransition, TryAgain, Unavailable
+from dlq_common.errors import IllegalTransition, TryAgain, Unavailable
 
 _AGAIN_S = 0.5
 
@@ -29,10 +29,16 @@ class JobTerminal:
         self._app = app
         self._job_id = job_id
         self._inside: CommandInside | None = None
-        self._keys = threading.Thread(target=self._read_keys, daemon=True, name=STDIN_READER)
+        self._keys = StdinReader(STDIN, take=self._type)
 
     def stay(self) -> None:
-        """From the start of the job's programs to their end."""
+        """Show the terminal from the start of the job's programs to their end. Call it once."""
+        try:
+            self._stay()
+        finally:
+            self._keys.stop()
+
+    def _stay(self) -> None:
         attempt, told = running_attempt(self._app.connection(), self._job_id), False
         while attempt and not self._shown(told=told):
             told = True
@@ -41,7 +47,9 @@ class JobTerminal:
                 return
 
     def _shown(self, *, told: bool) -> bool:
-        """Show the screen until the job's end; False: the line was cut, or it is not there yet."""
+        """Show the screen until the job's end; False: the line was cut, or the job has no terminal
+        yet.
+        """
         kind = os.environ.get("TERM", "")
         inside = CommandInside(
             self._app.connection(), self._job_id, ATTACH, terminal=size(), terminal_type=kind
@@ -49,8 +57,7 @@ class JobTerminal:
         try:
             with raw_terminal(inside.resize):
                 self._inside = inside
-                if not self._keys.is_alive():
-                    self._keys.start()
+                self._keys.start()
                 ended = self._print_all(inside)
         except (Unavailable, TryAgain, IllegalTransition) as error:
             if not told and not isinstance(error, IllegalTransition):
@@ -69,11 +76,7 @@ class JobTerminal:
             sys.stdout.buffer.flush()
         return exec_pb2.ExecEnded()
 
-    def _read_keys(self) -> None:
-        """Keys that are pressed while the line is cut go nowhere."""
-        try:
-            while keys := os.read(STDIN, PIECE_BYTES):
-                if (inside := self._inside) is not None:
-                    inside.stdin(keys)
-        except (OSError, DlqError):
-            pass
+    def _type(self, keys: bytes) -> None:
+        """Send keys to the job. Keys that are pressed while the line is cut are lost."""
+        if (inside := self._inside) is not None:
+            inside.stdin(keys)

@@ -10,7 +10,6 @@ time writes. A second one is refused while the first has a line, and takes over 
 
 from __future__ import annotations
 
-import os
 import secrets
 import struct
 import threading
@@ -25,6 +24,7 @@ from dlq_cli.interactive.rank_stdin import (
     still_runs,
     writing,
 )
+from dlq_cli.interactive.stdin_reader import StdinReader
 from dlq_cli.interactive.terminal import STDIN_READER
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
@@ -58,6 +58,7 @@ class Kept:
         self.changed = threading.Condition()
         self._bytes = bytearray(first)
         self._first = 0  # the offset of the first of them
+        self._closed = False
         self.at_end = False
 
     def begin_at(self, offset: int) -> None:
@@ -70,22 +71,27 @@ class Kept:
         """How many have been read in all."""
         return self._first + len(self._bytes)
 
-    def read_all(self, descriptor: int) -> None:
-        """Read to the end, no more ahead than is kept."""
-        try:
-            while data := os.read(descriptor, PIECE_BYTES):
-                with self.changed:
-                    self.changed.wait_for(lambda: len(self._bytes) < MOST_KEPT_BYTES)
-                    self._bytes += data
-                    self.changed.notify_all()
-        except OSError:
-            pass  # a stdin that cannot be read has ended
+    def add(self, data: bytes) -> None:
+        """Keep the next bytes of stdin. Waits while MOST_KEPT_BYTES are kept."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._closed or len(self._bytes) < MOST_KEPT_BYTES)
+            self._bytes += data
+            self.changed.notify_all()
+
+    def end(self) -> None:
+        """Stdin has ended."""
         with self.changed:
             self.at_end = True
             self.changed.notify_all()
 
+    def close(self) -> None:
+        """Let `add` wait no longer."""
+        with self.changed:
+            self._closed = True
+            self.changed.notify_all()
+
     def forget(self, taken_bytes: int) -> None:
-        """They need not be sent again. ValueError for a rank that has begun anew without them."""
+        """Drop bytes that the rank has taken. ValueError: the rank has begun anew without them."""
         with self.changed:
             if taken_bytes < self._first:
                 raise ValueError("the job was run again after it had read its stdin")
@@ -118,9 +124,9 @@ class PipedStdin:
         self._connection = connection
         self._jobs = Jobs(connection)
         self._job_id = job_id
-        self._descriptor = descriptor
         self._say = say
         self._kept = Kept(first)
+        self._reader = StdinReader(descriptor, take=self._kept.add, at_end=self._kept.end)
         self._refused = refused
         self._token = secrets.token_hex(8)
         self._wrote = False  # the rank has heard of us
@@ -130,12 +136,14 @@ class PipedStdin:
     def __enter__(self) -> PipedStdin:
         if self._refused is not None:  # it may be tied to the client before us
             self._tied.enter_context(self._attendance())
-        for work in (lambda: self._kept.read_all(self._descriptor), self._bring):
-            threading.Thread(target=work, daemon=True, name=STDIN_READER).start()
+        self._reader.start()
+        threading.Thread(target=self._bring, daemon=True, name=STDIN_READER).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._tied.close()
+        self._kept.close()
+        self._reader.stop()
 
     def _bring(self) -> None:
         if self._refused is None:

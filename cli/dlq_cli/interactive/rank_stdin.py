@@ -1,4 +1,4 @@
-"""The stdin of a job's rank 0: where it comes from, and the way to the rank's `dlq-stdin`."""
+"""The stdin of a job's rank 0: its source, and the way to the rank's `dlq-stdin`."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def first_piece(descriptor: int) -> bytes | None:
 
 
 def writing(token: str, *, again: bool) -> list[str]:
-    """The words that bring a pipe of one writer to the rank, and refuse a second writer."""
+    """The command that brings one writer's bytes to the rank, and refuses a second writer."""
     return ["/bin/sh", "-c", _WRITE, "dlq-stdin", token, "again" if again else ""]
 
 
 def running_attempt(connection: Connection, job_id: str, *, after: int = 0) -> int:
-    """Waits for an attempt beyond `after` that runs; 0: the job has ended."""
+    """Wait for a running attempt beyond `after`; 0: the job has ended."""
     for job in watch_jobs(connection, [job_id]):
         if has_ended(job):
             return 0
@@ -71,7 +71,7 @@ def running_attempt(connection: Connection, job_id: str, *, after: int = 0) -> i
 
 
 def still_runs(jobs: Jobs, job_id: str, attempt: int) -> bool:
-    """Whether this attempt may still take its stdin, as far as we hear."""
+    """Whether this attempt may still take its stdin; True if the master is silent."""
     try:
         job = jobs.get(job_id).job
     except Unavailable:

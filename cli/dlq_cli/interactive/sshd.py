@@ -1,4 +1,4 @@
-"""An sshd of one session inside a job, and the words by which OpenSSH reaches it.
+"""An sshd of one session inside a job, and the options with which OpenSSH reaches it.
 
 Nothing listens: `sshd -i` has our line as its stdin and stdout. Its keys are made for the session.
 The line itself is mutual TLS, so the host key need not be known before.
@@ -92,7 +92,7 @@ def serving_words(public_key: str) -> list[str]:
 
 
 class SshInside(NamedTuple):
-    """The answer of a job: its account, and the abilities of an sshd there."""
+    """The job's answer: its account, and the abilities of an sshd there."""
 
     runs: bool
     has_terminals: bool

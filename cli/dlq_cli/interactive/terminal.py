@@ -1,4 +1,4 @@
-"""The user's own terminal: raw while a program elsewhere has it, and as before on every end."""
+"""The user's own terminal: raw while a program elsewhere has it, and restored at every end."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dlq_cli.output.terminal import TerminalFilter
 from dlq_common.errors import InvalidRequest
 
 STDIN = 0
-STDIN_READER = "stdin"  # the name of threads that read it
+STDIN_READER = "stdin"  # the name of threads that read it (stdin_reader.py)
 _USUAL = (80, 24)
 
 
 def needed_size(flag: str) -> tuple[int, int]:
-    """Columns and rows; InvalidRequest names the flag where stdin and stdout are no terminal."""
+    """Columns and rows. InvalidRequest names the flag: stdin or stdout is no terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidRequest(f"{flag} needs a terminal, and here is none", hint=f"leave {flag} out")
     return size()
 
 
 def size() -> tuple[int, int]:
-    """Columns and rows of the terminal, whatever COLUMNS and LINES say: they are of a moment."""
+    """The terminal's present columns and rows, whatever COLUMNS and LINES say."""
     try:
         columns, rows = os.get_terminal_size(STDIN)
     except OSError:
@@ -39,7 +39,7 @@ def size() -> tuple[int, int]:
 
 @contextmanager
 def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
-    """Inside, every key is a byte of stdin, Ctrl-C too, and a new size of the window is told."""
+    """Inside, every key is a byte of stdin, also Ctrl-C, and `resized` is called with new sizes."""
     before = termios.tcgetattr(STDIN)
 
     def restored_end(number: int, _frame: FrameType | None) -> None:
@@ -62,18 +62,10 @@ def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
 
 
 def wait_for(file: int, event: int) -> None:
-    """Until a file that never waits itself is ready for poll's event, or has an error."""
+    """Wait until a non-blocking file is ready for poll's event, or has an error."""
     ready = select.poll()
     ready.register(file, event)
     ready.poll()
-
-
-def is_over(file: int, over: int) -> bool:
-    """Wait until a file can be read, or the other end of the pipe `over` is closed: is it?"""
-    ready = select.poll()
-    for each in (file, over):
-        ready.register(each, select.POLLIN)
-    return any(found == over for found, _ in ready.poll())
 
 
 class StreamPrinter:
@@ -94,7 +86,7 @@ class StreamPrinter:
             self._print(self._filter.finish())
 
     def _print(self, data: bytes) -> None:
-        """A pipe that is full is waited for, also where writing to it never waits (rsync's)."""
+        """Write all bytes; waits for a full pipe, also a non-blocking one (rsync's)."""
         try:
             file = self._stream.fileno()
         except OSError:  # a stream of this program's own

@@ -1,9 +1,10 @@
-"""Words for a user whose job waits: its place in line, its start, and what would start now. Once it
-runs, the warning before the wall limit of an interactive job.
+"""Words for a user whose job waits: its place in line, its start, and smaller jobs that would start
+now.
 
-A thread asks the master now and then, while the job waits. On a terminal it keeps one line of
-stderr fresh. Elsewhere it prints a line when something has changed, or with --json one object. A
-silent master, or one that starts again, changes nothing: the thread asks again.
+Once it runs, there is the warning before the wall limit of an interactive job. A thread asks the
+master from time to time while the job waits. On a terminal it keeps one line of stderr up to date.
+Elsewhere it prints a line after each change, or with --json one object. A silent or restarting
+master changes nothing: the thread asks again.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _WAITING = frozenset({"pending", "queued"})
 
 
 class Wish(NamedTuple):
-    """A smaller wish: the flags for it, and the spec with it."""
+    """A smaller request: its flags, and its spec."""
 
     flags: str
     spec: job_pb2.JobSpec
 
 
 class News(NamedTuple):
-    """The state of a job that waits."""
+    """The state of a waiting job."""
 
     job_id: str
     ahead: int | None
@@ -69,7 +70,7 @@ class News(NamedTuple):
 
     @property
     def offer(self) -> str:
-        """The smaller wishes that would start now, in words; empty: none is known."""
+        """The smaller requests that would start now, in words; empty: none is known."""
         return f"{', '.join(self.at_once)} would start now" if self.at_once else ""
 
     def facts(self) -> str:
@@ -89,7 +90,7 @@ class News(NamedTuple):
 
 
 class WaitTeller(HoldTeller):
-    """Tells of holds, and of a job while it waits. `look` is to see each value of the job."""
+    """Prints holds, and news of a waiting job. Call `look` with each value of the job."""
 
     def __init__(self, app: App, spec: job_pb2.JobSpec, *, as_json: bool = False) -> None:
         super().__init__(app)
@@ -112,7 +113,7 @@ class WaitTeller(HoldTeller):
         self._set("")
 
     def look(self, job: job_pb2.Job) -> None:
-        """It waits, or does no longer."""
+        """Follow this value of the job: whether it waits."""
         waits = shown_state(job) in _WAITING
         self._job_id = job.job_id
         self._set(job.job_id if waits else "")
@@ -144,8 +145,9 @@ class WaitTeller(HoldTeller):
                     told = self._show(news, told)
 
     def _look_at_limit(self) -> None:
-        """Tell the warning of the wall limit, once for each attempt. Jobs of other queues have
-        none, or get a signal that they asked for.
+        """Print the warning of the wall limit, once for each attempt.
+
+        Jobs of other queues have none, or get a signal that they asked for.
         """
         queue = self._queue = self._queue or interactive_queue(self._app)
         if queue is None or self._spec.queue != queue.name:
@@ -168,7 +170,7 @@ class WaitTeller(HoldTeller):
             self._app.say(words)
 
     def _show(self, news: News, told: str) -> str:
-        """Returns what was shown."""
+        """Print news; return what was printed."""
         if self._as_json:
             if (text := news.facts()) != told:
                 say_line(text)
@@ -186,7 +188,7 @@ class WaitTeller(HoldTeller):
 
 
 def look_at(app: App, job_id: str, spec: job_pb2.JobSpec) -> News:
-    """The state of a job that waits, and the smaller wishes that would start now."""
+    """The state of a waiting job, and the smaller requests that would start now."""
     connection = app.connection()
     why, forecasts = Jobs(connection).explain(job_id), Forecasts(connection)
     ahead = why.jobs_ahead_count if why.HasField("jobs_ahead_count") else None

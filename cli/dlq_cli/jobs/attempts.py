@@ -1,6 +1,6 @@
-"""The attempts of a job one after the other, for a reader that follows its output.
+"""The attempts of a job one after another, for a reader that follows its output.
 
-A lost line and a restarted master are waited for, as `watch_jobs` does it.
+It waits for a lost line and a restarted master, as `watch_jobs` does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def next_attempt(
     look: Callable[[job_pb2.Job], None],
     on_lost: OnLost,
 ) -> int:
-    """The last attempt beyond `after` once it has started; 0 when none will come by itself. `look`
-    is called with each value of the job until then.
+    """The last attempt beyond `after` once it has started; 0: none will come by itself.
+
+    `look` is called with each value of the job until then.
     """
     for job in watch_jobs(connection, [job_id], on_lost=on_lost):
         ended = has_ended(job)
@@ -39,5 +40,5 @@ def next_attempt(
 
 
 def _has_begun(job: job_pb2.Job) -> bool:
-    """Whether its last attempt has started processes, as far as that is known."""
+    """Whether its last attempt is known to have started processes."""
     return shown_state(job) not in UNSTARTED

@@ -1,6 +1,6 @@
 """The author of a cancel and the reason, from the journal.
 
-A rule of the site may have done it while the user of the job was away.
+A rule of the site may have cancelled the job while its user was away.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _USER = "user:"
 
 
 def cancel_words(jobs: Jobs, job: job_pb2.Job) -> str:
-    """Such as `by bob` or `by the master: its use was ...`; empty where it was not cancelled, or
-    where the journal reaches not so far back.
+    """Such as `by bob` or `by the master: its use was ...`.
+
+    Empty: it was not cancelled, or the journal does not reach back so far.
     """
     found = _cancel_of(jobs, job)
     if found is None:
@@ -29,8 +30,9 @@ def cancel_words(jobs: Jobs, job: job_pb2.Job) -> str:
 
 
 def tell_cancel(app: App, job: job_pb2.Job) -> None:
-    """Say on stderr that a job was cancelled, unless its own user has done it. Its end is known, so
-    a master that is away now is no fault.
+    """Say on stderr that a job was cancelled, unless its own user has done it.
+
+    Its end is known, so a master that is away now does not matter.
     """
     jobs = Jobs(app.connection())
     try:

@@ -1,4 +1,4 @@
-"""Messages about a hold, for people who wait for the job: one for each hold, with its reason."""
+"""Messages about a hold for people who wait for the job: one for each hold, with its reason."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from dlq_client.jobs import Jobs
 
 
 def is_poison(job: job_pb2.Job) -> bool:
-    """Whether the master holds it because its starts fail again and again: it will not go on
-    alone.
-    """
+    """Whether it is held because its starts fail again and again: it will not go on by itself."""
     return shown_state(job) == "held" and job.hold_kind == job_pb2.HOLD_KIND_POISON
 
 
 class HoldTeller:
-    """Tells of holds on stderr; one for each command, however many of its parts wait."""
+    """Prints holds on stderr; one for each command, however many of its parts wait."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._told: set[str] = set()
 
     def look(self, job: job_pb2.Job) -> None:
-        """Tell, if this value of the job is the first of a hold."""
+        """Print the hold, if this value of the job is its first."""
         if shown_state(job) != "held":
             self._told.discard(job.job_id)
         elif job.job_id not in self._told:

@@ -39,7 +39,7 @@ class Outputs:
     task: str = ""
 
     def mine(self, data: bytes) -> bytes:
-        """The wanted lines of whole ones."""
+        """Those of these whole lines that are of the chosen task."""
         if not self.task:
             return data
         prefix = f"[{self.task}] ".encode()
@@ -59,7 +59,7 @@ class Tail(NamedTuple):
 
 
 class Printer:
-    """Writes whole lines of one rank, with the rank before them when there are several."""
+    """Writes whole lines of one rank, with the rank before them if there are several."""
 
     def __init__(self, outputs: Outputs, rank: int, lock: threading.Lock) -> None:
         self._label = f"{rank}: ".encode() if outputs.labelled() else b""
@@ -109,7 +109,7 @@ def print_tails(outputs: Outputs, lines: int | None) -> None:
 
 
 def follow_ranks(outputs: Outputs, lines: int | None) -> None:
-    """The last `lines` of each rank, then all that comes, until the attempt has ended."""
+    """The last `lines` of each rank, then all new ones, until the attempt has ended."""
     if len(outputs.ranks) > MOST_FOLLOWED:
         raise InvalidRequest(
             f"{len(outputs.ranks)} ranks are too many to follow at once: {MOST_FOLLOWED} at most",
@@ -158,7 +158,7 @@ def _follow_one(
 
 
 def _tail(outputs: Outputs, rank: int, lines: int | None) -> Tail:
-    """The last lines of what has been written so far."""
+    """The last lines of the present output."""
     if lines is None:
         return _kept(outputs, rank, 0)
     wanted = max(4096, lines * BYTES_A_LINE)
@@ -172,7 +172,7 @@ def _tail(outputs: Outputs, rank: int, lines: int | None) -> Tail:
 
 
 def _last_lines_of(outputs: Outputs, data: bytes, lines: int) -> bytes:
-    """The last lines as they came, of which that many are wanted ones."""
+    """The last lines as they came, with that many chosen ones among them."""
     if not outputs.task:
         return _last_lines(data, lines)
     prefix = f"[{outputs.task}] ".encode()

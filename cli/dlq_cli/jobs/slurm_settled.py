@@ -1,4 +1,4 @@
-"""The account and the nodes of a Slurm job, settled with the master when it is sent."""
+"""The account and the nodes of a Slurm job, settled with the master when it is submitted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _CORES = "a job that names no GPU gets cores: --gpus=1 asks for a GPU"
 
 
 def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
-    """An account is the team of that name. A user without teams may name any account, as programs
-    always name one. Another name is an error in Slurm's words.
+    """An account is the team with that name. Another name is an error in Slurm's words.
+
+    A user without teams may name any account, as programs always name one.
     """
     if spec.origins.get("team") != ACCOUNT or not message.team:
         return
@@ -38,7 +39,7 @@ def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
 
 
 def settle_nodes(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
-    """A script with --exclusive gets all of its nodes, one with --mem=0 all memory of theirs."""
+    """A script with --exclusive gets its whole nodes, one with --mem=0 all of their memory."""
     origin = spec.origins.get("nodes")
     if origin in (WHOLE, ALL_MEMORY):
         take = take_whole_nodes if origin == WHOLE else take_all_cores
@@ -54,8 +55,10 @@ def submit_on_fewest(
     test_only: bool,
     brief: bool = False,
 ) -> job_service_pb2.SubmitJobResponse:
-    """Submit it. A Slurm script without a number of nodes is spread over several if one node could
-    never hold it. A refusal queues nothing, so the second request has a key of its own.
+    """Submit it.
+
+    A Slurm script without a number of nodes is spread over several if one node could never hold it.
+    A refusal queues nothing, so the second request has a key of its own.
     """
     try:
         return _submit(jobs, message, request_id=request_id, test_only=test_only, brief=brief)
@@ -68,9 +71,11 @@ def submit_on_fewest(
 
 
 def patiently(app: App, send: Callable[[], T], program: str = "sbatch") -> T:
-    """The answer of `send`. Like Slurm's programs it comes again while the master refuses for now:
-    it says so once, and gives up when the patience is over. A refusal has queued nothing, and says
-    when to come again.
+    """The answer of `send`, which is repeated while the master refuses for now, as Slurm's programs
+    do.
+
+    It says so once, and gives up when the patience is over. Such a refusal has queued nothing, and
+    says when to come again.
     """
     patience = app.connection().patience(app.settings.number("patience_s") or 0.0)
     told = False

@@ -22,9 +22,10 @@ class Stream(NamedTuple):
 
 
 def stream_of(text: str, spec: job_pb2.JobSpec, attempt: job_pb2.Attempt) -> Stream:
-    """The stream that `--rank TEXT` means for an attempt of such a job. TEXT is a node rank; with
-    per-gpu it is a process's own RANK. With roles it is `worker:2` or `ps:0`, and a number is a
-    worker's. InvalidRequest for anything else.
+    """The stream that `--rank TEXT` means for an attempt of such a job.
+
+    TEXT is a node rank; with per-gpu it is a process's own RANK. With roles it is `worker:2` or
+    `ps:0`, and a number is a worker's. InvalidRequest: anything else.
     """
     role = _ROLE.fullmatch(text)
     if role is None and not _NUMBER.fullmatch(text):
@@ -52,8 +53,8 @@ def _of_gpu(rank: int, attempt: job_pb2.Attempt) -> Stream:
 
 
 def _of_role(kind: str, index: int, roles: job_pb2.RolesSpec, attempt: job_pb2.Attempt) -> Stream:
-    """Roles are shared out as the nodes do: workers to the nodes with their GPUs, servers in
-    turn.
+    """The stream of a role's task. Workers are on the nodes with their GPUs, servers are dealt to
+    the nodes.
     """
     counts = _gpus(attempt)
     most = roles.ps_count if kind == "ps" else roles.worker_count

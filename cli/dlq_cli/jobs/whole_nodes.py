@@ -1,5 +1,6 @@
-"""`--exclusive` of Slurm: all GPUs of the nodes, or all cores of nodes without GPUs. And `--mem=0`:
-all cores that nodes have for jobs without GPUs, as these carry the memory for them.
+"""Slurm's `--exclusive`: all GPUs of the nodes, or all cores of nodes without GPUs.
+
+And `--mem=0`: all cores that nodes have for jobs without GPUs, since memory comes with them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FAILED = (
 def take_whole_nodes(
     resources: resource_pb2.ResourceRequest, nodes: Iterable[node_pb2.Node]
 ) -> None:
-    """Raise the request to all GPUs of its nodes, or all cores. SlurmSays where nodes differ."""
+    """Raise the request to all GPUs of its nodes, or all cores. SlurmSays: nodes differ."""
     usable = [node for node in nodes if _may_run(resources, node)]
     bare = [node for node in usable if not node.gpus and node.job_core_count]
     if not resources.gpu_count and bare:
@@ -32,8 +33,8 @@ def take_whole_nodes(
 
 
 def take_all_cores(resources: resource_pb2.ResourceRequest, nodes: Iterable[node_pb2.Node]) -> None:
-    """Raise the request to all cores that its nodes have for jobs without GPUs. SlurmSays where
-    nodes differ.
+    """Raise the request to all cores that its nodes have for jobs without GPUs. SlurmSays: nodes
+    differ.
     """
     usable = [node for node in nodes if _may_run(resources, node) and node.job_core_count]
     _take_cores(resources, usable, "--mem=0")
@@ -47,7 +48,7 @@ def _take_cores(
 
 
 def _may_run(resources: resource_pb2.ResourceRequest, node: node_pb2.Node) -> bool:
-    """Whether the job's own words about nodes and types allow this one."""
+    """Whether the job's choice of nodes and types allows this node."""
     types = {gpu.gpu_type for gpu in node.gpus}
     wanted = [resources.gpu_type, *resources.or_gpu_types] if resources.gpu_type else []
     return (
@@ -59,7 +60,7 @@ def _may_run(resources: resource_pb2.ResourceRequest, node: node_pb2.Node) -> bo
 
 
 def _count(resources: resource_pb2.ResourceRequest, asked: int, width: int) -> int:
-    """The nodes: as many as it names, and as its request needs."""
+    """The number of nodes: as many as it names, and as its request needs."""
     count = max(1, resources.node_count, -(-asked // width))
     resources.node_count = count
     return count

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.words import shown_state
@@ -39,12 +39,19 @@ def shown_ids(jobs: Iterable[job_pb2.Job]) -> str:
     return ", ".join(_named(name, sorted(indexes)) for name, indexes in words.items())
 
 
-def folded(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
-    """The jobs, with one that stands for all tasks of an array that wait in the same state."""
+def folded(
+    jobs: Sequence[job_pb2.Job], written: Callable[[Sequence[int], int], str] | None = None
+) -> list[job_pb2.Job]:
+    """The jobs, with one that stands for all tasks of an array that wait in the same state.
+
+    `written`: another text for their indexes and their limit, also of a single one. Tasks that have
+    run before are lines of their own then, as in Slurm.
+    """
     groups: dict[tuple[str, str], list[job_pb2.Job]] = {}
     lines: list[job_pb2.Job] = []
     for job in jobs:
-        if not job.HasField("array_task") or (state := shown_state(job)) not in FOLDED:
+        alone = written is not None and job.attempt_count > 0
+        if not job.HasField("array_task") or (state := shown_state(job)) not in FOLDED or alone:
             lines.append(job)
             continue
         group = groups.setdefault((job.array_task.array_id, state), [])
@@ -55,16 +62,19 @@ def folded(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
         group.append(job)
     for line in lines if groups else ():
         group = groups.get((line.array_task.array_id, shown_state(line)), [])
-        if len(group) > 1:
-            line.job_id = _line_id(group)
+        if len(group) > 1 or (group and written is not None and line == group[0]):
+            line.job_id = _line_id(group, written or _indexes)
     return lines
 
 
-def _line_id(tasks: Sequence[job_pb2.Job]) -> str:
+def _line_id(tasks: Sequence[job_pb2.Job], written: Callable[[Sequence[int], int], str]) -> str:
     place = tasks[0].array_task
-    indexes = format_indexes(sorted(task.array_task.index for task in tasks))
-    limit = f"%{place.concurrent_count}" if place.concurrent_count else ""
-    return f"{place.array_id}_[{indexes}{limit}]"
+    indexes = sorted(task.array_task.index for task in tasks)
+    return f"{place.array_id}_[{written(indexes, place.concurrent_count)}]"
+
+
+def _indexes(indexes: Sequence[int], limit: int) -> str:
+    return format_indexes(indexes) + (f"%{limit}" if limit else "")
 
 
 def _named(name: str, indexes: list[int]) -> str:

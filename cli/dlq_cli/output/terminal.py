@@ -23,6 +23,12 @@ _RESET = b"\x1b[0m"
 LONGEST_SEQUENCE = 128
 
 
+def screened(text: str) -> str:
+    """A whole text as a terminal may show it: operators read the scripts of others."""
+    stream = TerminalFilter()
+    return (stream.feed(text.encode("utf-8", "replace")) + stream.finish()).decode()
+
+
 class TerminalFilter:
     """Filters one stream that comes in pieces, cut anywhere; bytes that are not UTF-8 show as
     such.

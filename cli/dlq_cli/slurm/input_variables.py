@@ -12,16 +12,20 @@ from dlq_cli.spec.slurm.sbatch import SWITCHES, Option
 # Behind SBATCH_: the option of `man sbatch`.
 _OPTIONS: Mapping[str, str] = {
     "ACCOUNT": "--account", "ACCTG_FREQ": "--acctg-freq", "ARRAY_INX": "--array",
-    "BATCH": "--batch", "CLUSTERS": "--clusters", "CONSTRAINT": "--constraint",
+    "BATCH": "--batch", "BURST_BUFFER": "--bb", "CLUSTERS": "--clusters",
+    "CONSTRAINT": "--constraint", "CPU_FREQ_REQ": "--cpu-freq",
     "CONTAINER": "--container", "CORE_SPEC": "--core-spec", "CPUS_PER_GPU": "--cpus-per-gpu",
     "DEBUG": "--verbose", "DELAY_BOOT": "--delay-boot", "DISTRIBUTION": "--distribution",
-    "EXCLUSIVE": "--exclusive", "EXPORT": "--export", "GET_USER_ENV": "--get-user-env",
+    "ERROR": "--error", "EXCLUSIVE": "--exclusive", "EXPORT": "--export",
+    "GET_USER_ENV": "--get-user-env",
     "GPU_BIND": "--gpu-bind", "GPU_FREQ": "--gpu-freq", "GPUS": "--gpus",
     "GPUS_PER_NODE": "--gpus-per-node", "GPUS_PER_TASK": "--gpus-per-task", "GRES": "--gres",
     "GRES_FLAGS": "--gres-flags", "HINT": "--hint", "IGNORE_PBS": "--ignore-pbs",
+    "INPUT": "--input",
     "JOB_NAME": "--job-name", "MEM_BIND": "--mem-bind", "MEM_PER_CPU": "--mem-per-cpu",
     "MEM_PER_GPU": "--mem-per-gpu", "MEM_PER_NODE": "--mem", "NETWORK": "--network",
     "NO_KILL": "--no-kill", "NO_REQUEUE": "--no-requeue", "OPEN_MODE": "--open-mode",
+    "OUTPUT": "--output",
     "OVERCOMMIT": "--overcommit", "PARTITION": "--partition", "POWER": "--power",
     "PROFILE": "--profile", "QOS": "--qos", "REQ_SWITCH": "--switches", "REQUEUE": "--requeue",
     "RESERVATION": "--reservation", "SIGNAL": "--signal", "SPREAD_JOB": "--spread-job",
@@ -33,8 +37,8 @@ _OPTIONS: Mapping[str, str] = {
 _SHARED: Mapping[str, str] = {"SLURM_CLUSTERS": "--clusters", "SLURM_HINT": "--hint"}
 _OF_SCRIPTS = frozenset(
     {
-        "ARRAY_INX", "BATCH", "EXPORT", "GET_USER_ENV", "IGNORE_PBS", "JOB_NAME", "NO_REQUEUE",
-        "OPEN_MODE", "REQUEUE", "WAIT",
+        "ARRAY_INX", "BATCH", "ERROR", "EXPORT", "GET_USER_ENV", "IGNORE_PBS", "INPUT",
+        "JOB_NAME", "NO_REQUEUE", "OPEN_MODE", "OUTPUT", "REQUEUE", "WAIT",
     }
 )  # fmt: skip
 # srun's own, of an allocation; the step reads the rest itself.

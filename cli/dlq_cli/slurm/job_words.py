@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import pwd
 import re
-import time
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_pb2
+from dlq_cli.slurm.instants import shown_instant
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -22,6 +22,8 @@ _NONE = "None"
 _CORRESPONDING = re.compile(r"(aftercorr:\d+)_\d+")
 _TERM = re.compile(r"([^,?]+)")
 UNKNOWN = "Unknown"
+CANNOT_OPEN = 53
+"""The signal of a job whose output file could not be opened, as in Slurm."""
 # The reason why a job waits; other reasons read as Priority, which means that other jobs come
 # first.
 _WAITS: Mapping[str, str] = {
@@ -57,6 +59,8 @@ def reason(job: job_pb2.Job) -> str:
     """Slurm's word for the reason why a job waits or failed; `None` for all others."""
     state = shown_state(job)
     if state in ENDED:
+        if job.end_reason == "signal" and job.exit_signal == CANNOT_OPEN:
+            return "JobLaunchFailure"
         if job.end_reason == "signal" and job.exit_signal:
             return f"RaisedSignal:{job.exit_signal}"
         return _ENDS.get(job.end_reason, _NONE)
@@ -136,9 +140,7 @@ def instant(stamp: Timestamp, unknown: str) -> str:
 
 def instant_s(at_s: float, unknown: str) -> str:
     """The same of seconds since the epoch."""
-    if not at_s:
-        return unknown
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s))
+    return shown_instant(at_s, unknown)
 
 
 @cache

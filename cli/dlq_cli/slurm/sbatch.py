@@ -28,7 +28,7 @@ from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.slurm.request import sbatch_layer
-from dlq_cli.spec.slurm.sbatch import Option, read_options, read_words
+from dlq_cli.spec.slurm.sbatch import InvalidDirective, Option, read_options, read_words
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_cli.spec.values.presets import KEY
@@ -60,7 +60,11 @@ def main(app: App, words: Sequence[str]) -> None:
     """Queue a script (a file, stdin or --wrap) and print `Submitted batch job N`."""
     options, rest = read_words(words, "sbatch")
     batch = _batch(options, rest)
-    every = [*read_options(batch.text, batch.name), *options_of(os.environ), *options]
+    try:
+        written = list(read_options(batch.text, batch.name))
+    except InvalidDirective as error:
+        raise error.in_slurms_words() from None
+    every = [*written, *options_of(os.environ), *options]
     said = {option.name: option.value for option in every}
     notes = Notes()
     spec = spec_of(options, rest, notes, lenient=is_lenient(app, said), batch=batch)

@@ -28,7 +28,7 @@ from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, own_word,
 from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, NotFound, error_from
-from dlq_common.text.hostlist import expand_hostlist
+from dlq_common.text.hostlist import expand_hostlist, split_outside_brackets
 from dlq_common.text.signals import signal_name
 
 GRAMMAR = Grammar(
@@ -123,7 +123,7 @@ def _with_environment(given: SlurmWords) -> SlurmWords:
 
 def _parted(word: str) -> list[str]:
     """`3,8` and `12_[1-3,5]`: commas in brackets belong to the range."""
-    return [part for part in re.split(r",(?![^\[]*\])", word) if part]
+    return [part for part in split_outside_brackets(word) if part]
 
 
 def _order(given: SlurmWords) -> _Order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -148,24 +149,35 @@ def _whole(grammar: Grammar, name: str) -> str:
 
 
 def only_here(app: App, given: SlurmWords, grammar: Grammar) -> str:
-    """The cluster's name where `-M` asks for it (or for all), empty without -M. SlurmSays for
-    another cluster's.
+    """The cluster's name where `-M` or SLURM_CLUSTERS asks for it (or for all), empty without.
+    SlurmSays for another cluster's.
     """
-    asked = given.listed("clusters")
+    asked, said_by = given.listed("clusters"), "--cluster"
+    if not asked and grammar.program in _BY_VARIABLE:
+        asked, said_by = clusters_of_environment(), CLUSTERS
     if not asked:
         return ""
     own = app.connection().identity.cluster
     for name in asked:
         if name.lower() not in {"all", own.lower()}:
-            raise no_cluster(grammar.program, name)
+            raise no_cluster(grammar.program, name, said_by)
     return own
 
 
-def no_cluster(program: str, name: str) -> SlurmSays:
+CLUSTERS = "SLURM_CLUSTERS"
+_BY_VARIABLE = frozenset({"scancel", "sinfo", "squeue"})
+
+
+def clusters_of_environment() -> list[str]:
+    """The clusters that SLURM_CLUSTERS names."""
+    return [name.strip() for name in os.environ.get(CLUSTERS, "").split(",") if name.strip()]
+
+
+def no_cluster(program: str, name: str, said_by: str = "--cluster") -> SlurmSays:
     return SlurmSays(
         f"{program}: error: No cluster '{name[:40]}' known by database.",
         f"{program}: error: '{name[:40]}' can't be reached now, or it is an invalid entry for "
-        "--cluster.  Use 'sacctmgr list clusters' to see available clusters.",
+        f"{said_by}.  Use 'sacctmgr list clusters' to see available clusters.",
     )
 
 

@@ -11,9 +11,18 @@ from typing import NamedTuple
 from dlq_cli.spec.fields import BY_NAME, LATER_FLAGS, put_flag
 from dlq_cli.spec.merge import stacked
 from dlq_cli.spec.slurm.request import sbatch_layer
-from dlq_cli.spec.slurm.sbatch import is_command
+from dlq_cli.spec.slurm.sbatch import is_command, longer
 from dlq_cli.spec.slurm.sbatch import is_directive as is_sbatch
-from dlq_cli.spec.values.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
+from dlq_cli.spec.values.given import (
+    Given,
+    Layer,
+    Notes,
+    ReadLayer,
+    are_enough,
+    collected,
+    unknown_key,
+    wrong,
+)
 from dlq_cli.spec.values.presets import asks_for_slurm
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.field import Flag
@@ -80,6 +89,8 @@ def read_script(
     notes = Notes()
     layer: Layer = {}
     for directive, origin in _directives(text, name, notes):
+        if are_enough(problems):
+            break
         with collected(problems):
             for flag, raw, where in parse_directive(directive, origin):
                 put_flag(layer, flag, raw, where)
@@ -97,12 +108,13 @@ def read_script(
 
 def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
     """The words after #DLQ on each line that counts, and their place."""
-    before_commands = True
+    before_commands, length = True, 0
     for number, line in enumerate(text.split("\n"), start=1):
         origin = f"{name}:{number}"
         if is_command(line):
             before_commands = False
         elif _is_directive(line) and before_commands:
+            length = longer(length, line, origin)
             yield line.removeprefix(PREFIX), origin
         elif _is_directive(line):
             notes.append(f"{origin}: a #DLQ line after the first command is not read")

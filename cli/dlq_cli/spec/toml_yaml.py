@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq_cli.spec.fields import SECTIONS, put
-from dlq_cli.spec.values.given import Layer, collected, wrong
+from dlq_cli.spec.values.given import Layer, are_enough, collected, wrong
 from dlq_common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -185,6 +185,8 @@ def layer_of(
     for key, value in flat:
         line = lines.get(f"{above}{key}")
         origin = name if line is None else f"{name}:{line}"
+        if are_enough(problems):
+            break
         with collected(problems):
             if not key:
                 raise wrong(name, "it holds no keys: write `command: ...`")

@@ -42,11 +42,13 @@ def configure_logging(
     stream: TextIO | None = None,
     as_json: bool | None = None,
     behind: bool = False,
+    for_good: bool = False,
 ) -> None:
     """Send every log line of this process to `stream` (stdout), from `level` up.
 
     `as_json` None means: text if the stream is a terminal, JSON otherwise. `behind`: a thread
-    writes what is no warning. May be called again; the last call counts.
+    writes what is no warning. May be called again; the last call counts. `for_good`: it is the last
+    one, so each part makes its logger once, and not for each line.
     """
     structlog = _structlog()
     stream = sys.stdout if stream is None else stream
@@ -59,7 +61,7 @@ def configure_logging(
         processors=[structlog.stdlib.add_log_level, _stamp, *finish],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=lambda *_: _Ours(lines, in_journal=in_journal),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=for_good,
     )
     handler = _Foreign(lines, in_journal=in_journal)
     handler.setFormatter(

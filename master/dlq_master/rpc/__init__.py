@@ -1,1 +1,1 @@
-"""The doors of the master: decode, ask the loop, await the commit, encode."""
+"""The gRPC services of the master: decode, ask the loop, await the commit, encode."""

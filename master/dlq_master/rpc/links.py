@@ -1,7 +1,7 @@
-"""Links with which a browser signs in once, as the user who asked for one on the command line.
+"""One-time links with which a browser signs in as the user who asked for one on the command line.
 
-They are in memory alone: after a restart of the master a user asks for another one. Only digests
-of their secrets are kept.
+They are in memory only: after a restart of the master a user asks for another one. Only digests of
+their secrets are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SECRET_BYTES: Final = 32
 
 
 class SignInLink(NamedTuple):
-    """For whom it is, with which role, and when it was made."""
+    """The user, role and time of a link."""
 
     name: str
     role: str
@@ -28,14 +28,14 @@ class SignInLink(NamedTuple):
 
 
 class SignInLinks:
-    """The links that have not been used, the oldest first."""
+    """The unused links, the oldest first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._links: OrderedDict[str, SignInLink] = OrderedDict()
 
     def make(self, name: str, role: str) -> str:
-        """The secret of a new link. The oldest of the same user makes way where there are many."""
+        """Make a link and return its secret. A user with many links loses the oldest one."""
         secret, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._clock.now_s()
         self._forget(now_s)
         own = [key for key, link in self._links.items() if link.name == name]
@@ -47,7 +47,9 @@ class SignInLinks:
         return secret
 
     def use(self, name: str, secret: str) -> SignInLink | None:
-        """The link of this user with this secret, used up by it; None: there is none (any more)."""
+        """Use up the link of this user with this secret, and return it; None: there is none (any
+        more).
+        """
         self._forget(self._clock.now_s())
         link = self._links.get(_digest(secret))
         if link is None or link.name != name:
@@ -60,5 +62,5 @@ class SignInLinks:
 
 
 def _digest(secret: str) -> str:
-    """256 random bits need no salt and no slow hash."""
+    """A digest. 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -1,6 +1,6 @@
-"""The one table of the methods of the wire: the roles that may call each, and its handler.
+"""The table of the wire's methods: the roles that may call each, and its handler.
 
-A method that is missing here is refused to everybody.
+A method that is missing here is refused to every caller.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ from dlq_master.rpc.reports import agent_service as agents
 
 
 async def _health(call: Call, request: object) -> object:
-    """gRPC's own servicer; of its stream it writes the answers itself."""
+    """gRPC's own servicer; it writes the answers of its stream itself."""
     return await getattr(call.parts.health, call.path.rsplit("/", 1)[-1])(request, call.context)
 
 
 def _of_grants(name: str) -> Callable[[Call, Any], Awaitable[object]]:
-    """A handler of `grant_service`, which most masters never load."""
+    """A handler of `grant_service`, which is loaded at its first call: most masters
+    have no grants.
+    """
 
     async def handle(call: Call, request: Any) -> object:
         from dlq_master.rpc.cluster import grant_service
@@ -60,7 +62,7 @@ def _of_grants(name: str) -> Callable[[Call, Any], Awaitable[object]]:
 
 
 def _of_guests(name: str) -> Callable[[Call, Any], Awaitable[object]]:
-    """A handler of `guests`, likewise."""
+    """A handler of `guests`, loaded likewise."""
 
     async def handle(call: Call, request: Any) -> object:
         from dlq_master.rpc.people import guests

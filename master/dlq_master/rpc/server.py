@@ -1,4 +1,4 @@
-"""The two TLS servers: the API for those who have a certificate, the join port for new nodes."""
+"""The two TLS servers: the API for callers with a certificate, and the join port for new nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dlq_master.rpc.calls.parts import Lead, MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.roles import GroupGrants
-from dlq_master.rpc.calls.surround import served
+from dlq_master.rpc.calls.surround import Stumble, served
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 from dlq_master.rpc.views.event_rows import EventRows
@@ -60,7 +60,7 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 KEEPALIVE: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
-    # And so for the pings that measure the line: while one of them is out, none is sent for this.
+    # Also for the pings that measure the line: while one is out, no keepalive ping is sent.
     ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
@@ -86,7 +86,7 @@ EVERYWHERE = ("0.0.0.0", "[::]", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Addresses as HOST:PORT; port 0 takes a free one. `advertise` "" = the API's own address."""
+    """Addresses as HOST:PORT; port 0 takes a free one. `advertise` "": the API's own address."""
 
     api_address: str
     join_address: str
@@ -102,7 +102,9 @@ class ServerSettings:
 
 
 class MasterServer:
-    """Everything that listens for gRPC. `sessions` is the loop's transport: made first, shared."""
+    """The gRPC ports of the master. `sessions` is also the loop's transport, so it is
+    made before.
+    """
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class MasterServer:
         relay: type[RelayChild] | None = None,
         failpoints: Failpoints | None = None,
     ) -> None:
-        """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
+        """Bind both ports; nothing is served before `start`. OSError: a port is taken."""
         stumble = failpoints.stumble if failpoints and failpoints.staggers else None
         self._settings = settings
         self._sessions = sessions
@@ -132,20 +134,22 @@ class MasterServer:
         certificate = MasterCertificate(authority, clock)
         self._execs = ExecRelay(sessions, ids, self._relay_beside(relay, certificate))
         door = Door(
-            authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
-            certificates=settings.web_certificates_s > 0, grants=settings.group_grants,
-        )  # fmt: skip
+            authority.cluster,
+            lambda: control.published,
+            clock,
+            settings.web_may_act_for,
+            certificates=settings.web_certificates_s > 0,
+            grants=settings.group_grants,
+        )
         door.signs = authority
         self.door, self.check_member = door, door.check_member
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
-        rows, slices = JobRows(), Slices()
-        self.open_calls = open_calls = OpenCalls(
-            door.check_member, lambda: control.published.note_lost_rights()
-        )
+        self.open_calls = OpenCalls(door.check_member, lambda: control.published.note_lost_rights())
         self.links = SignInLinks(clock)
+        rows, slices = JobRows(), Slices()
         parts = MasterParts(
             control=control,
             clock=clock,
@@ -165,7 +169,7 @@ class MasterServer:
             maps=SharedMaps(clock),
             links=self.links,
             check_member=door.check_member,
-            open_calls=open_calls,
+            open_calls=self.open_calls,
             record=audit.recorded,
             audit=audit.search,
             health=self._health,
@@ -177,39 +181,45 @@ class MasterServer:
             api_address=self.advertised,
             join_address=self.advertised_join,
         )
-        errors, limits = Errors(ids), CallLimits(slices)
         self.times = CallTimes(clock.boottime_s)
+        self._serve_methods(parts, audit, slices, stumble)
+
+    def _serve_methods(
+        self, parts: MasterParts, audit: Audit, slices: Slices, stumble: Stumble | None
+    ) -> None:
+        """Register the methods of both ports, each with the steps around it (`passage`)."""
+        door, errors, limits = self.door, Errors(parts.ids), CallLimits(slices)
+        around = (self.times, self.open_calls)
         passage = Passage(
-            errors, audit, door.let_in, limits.enter, limits.leave, self.times, open_calls,
-            door.account_due,
-        )  # fmt: skip
+            errors, audit, door.let_in, limits.enter, limits.leave, *around, door.account_due
+        )
         self._api.add_generic_rpc_handlers(
             [
                 served(service, methods, passage, parts, stumble)
                 for service, methods in SERVICES.items()
             ]
         )
-        # A joining node has no certificate yet, and a deadline all the same.
-        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown, self.times, open_calls)
+        # A joining node has no certificate yet; its calls need a deadline all the same.
+        passage = Passage(errors, audit, _let_anyone_in, _with_deadline, _let_anyone_in, *around)
         self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, passage, parts)])
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT at which others dial the API, of every master with commas between them."""
+        """HOST:PORT at which others dial the API; those of all masters, separated by commas."""
         if self._settings.masters:
             return ",".join(self._settings.masters)
         return self._settings.advertise or dialled(self._settings.api_address, self.api_port)
 
     @property
     def advertised_join(self) -> str:
-        """HOST:PORT at which new nodes dial the join port: the API's host, where that is told."""
+        """HOST:PORT at which new nodes dial the join port."""
         told = self._settings.advertise or self._settings.join_address
         return dialled(told, self.join_port)
 
     def _relay_beside(
         self, kind: type[RelayChild] | None, certificate: MasterCertificate
     ) -> Callable[[], RelayChild] | None:
-        """Makes the keeper of the relay, where it may run."""
+        """A function that makes the keeper of the relay; None: there is no relay."""
         if kind is None:
             return None
         settings = self._settings
@@ -222,13 +232,15 @@ class MasterServer:
         return lambda: kind(settings.relay_address or own, advertise, certificate.shown)
 
     async def start(self) -> None:
-        """Serve."""
+        """Begin to serve."""
         await self._api.start()
         await self._join.start()
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new calls, end the lines to the agents, let other calls end within the grace."""
+        """Refuse new calls, end the agents' sessions, and give other calls `grace_s` seconds to
+        end.
+        """
         await self._health.enter_graceful_shutdown()
         self._execs.leave()
         self._profiles.leave()
@@ -237,8 +249,8 @@ class MasterServer:
         await self._execs.close()
 
 
-def _unknown(_call: Call) -> None:
-    """A joining node is nobody yet."""
+def _let_anyone_in(_call: Call) -> None:
+    """A joining node has no identity yet."""
 
 
 async def _with_deadline(call: Call) -> None:
@@ -246,13 +258,15 @@ async def _with_deadline(call: Call) -> None:
 
 
 def dialled(address: str, port: int) -> str:
-    """HOST:PORT for others; a server that listens everywhere is reached by its host's name."""
+    """HOST:PORT for others. A server that listens at all addresses is reached by its
+    host's name.
+    """
     host = address.rpartition(":")[0]
     return f"{socket.gethostname() if host in EVERYWHERE else host}:{port}"
 
 
 def bind(server: aio.Server, address: str, certificate: MasterCertificate, *, mutual: bool) -> int:
-    """Take the port and return its number; OSError when it is taken already."""
+    """Take the port and return its number. OSError: it is taken already."""
     try:
         return server.add_secure_port(address, certificate.credentials(mutual=mutual))
     except RuntimeError as error:

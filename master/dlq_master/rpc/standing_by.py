@@ -1,8 +1,7 @@
-"""The ports of a master that does not lead: every call is refused with the leader's address.
+"""The ports of a standby: it refuses every call with the leader's address, and changes nothing.
 
-It changes nothing. The refusal is NOT_LEADER, of the class that
-clients repeat: they dial the named master, with the same key. A node that wants to join hears the
-same. One call is answered: GetLeader, for operators, says what this standby has read.
+The refusal is NOT_LEADER. Clients then repeat the call at the leader, with the same key. So do
+nodes that want to join. One call is answered: GetLeader tells operators what this standby has read.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class StandbyFacts(NamedTuple):
     part: Callable[[], MasterPart]
 
     async def answer(self, request: object, context: Context) -> wire.GetLeaderResponse:
-        """Raises PermissionDenied or Unauthenticated, as a leader does."""
+        """The answer. PermissionDenied or Unauthenticated, as at a leader."""
         del request
         identity = identity_of(context)
         self.door.check_member(identity)
@@ -52,7 +51,7 @@ class StandbyFacts(NamedTuple):
 
 
 class StandbyServer:
-    """Listens where the master will serve. `leader` tells its address, "" when it is unknown."""
+    """Listens where the master will serve. `leader` returns its address; "": unknown."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class StandbyServer:
         leader: Callable[[], str],
         facts: StandbyFacts | None = None,
     ) -> None:
-        """Bind both ports. OSError when one is taken."""
+        """Bind both ports. OSError: one is taken."""
         certificate = MasterCertificate(authority, clock)
         self._servers = (aio.server(options=API_OPTIONS), aio.server(options=JOIN_OPTIONS))
         api, join = self._servers
@@ -73,12 +72,12 @@ class StandbyServer:
         self.join_port = bind(join, join_address, certificate, mutual=False)
 
     async def start(self) -> None:
-        """Refuse from now on."""
+        """Begin to refuse calls."""
         for server in self._servers:
             await server.start()
 
     async def stop(self) -> None:
-        """Free the ports at once: nobody waits for an answer."""
+        """Free the ports at once: no call waits for an answer."""
         await asyncio.gather(*(server.stop(None) for server in self._servers))
 
 
@@ -90,7 +89,9 @@ def not_leader(leader: str) -> NotLeader:
 
 
 class _Refusing(grpc.GenericRpcHandler):
-    """Every method of every service, as a stream: that fits calls of all four kinds."""
+    """Refuses every method of every service; it handles them as streams, which fits all four kinds
+    of calls.
+    """
 
     def __init__(self, leader: Callable[[], str], facts: StandbyFacts | None = None) -> None:
         self._leader, self._facts = leader, facts

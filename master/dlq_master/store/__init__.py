@@ -1,5 +1,6 @@
-"""Rows are the truth, the journal is the story, the outbox is the intention.
+"""The database: rows are the truth, the journal is the story, the outbox has what is still to be
+sent.
 
-Here are the port, its values, and the statements that every database takes. Each database has a
-room of its own.
+This package has the port, its values, and the statements for every database. Each kind of database
+has a package of its own.
 """

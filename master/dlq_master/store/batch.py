@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the cluster; `uid`: on the master's host, and for the jobs."""
+    """A user of the cluster. `uid`: on the master's host, and for the jobs."""
 
     name: str
     role: str
@@ -49,12 +49,12 @@ class User:
 
     @property
     def host_name(self) -> str:
-        """The account of the host with this uid."""
+        """The name of the host account with this uid."""
         return self.account or self.name
 
     @property
     def key(self) -> str:
-        """The values that the jobs of this person carry."""
+        """The values by which this person's jobs name their owner."""
         return self.person or self.name
 
 
@@ -73,7 +73,7 @@ class JoinToken:
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """An idempotency key that has been answered: the same one gets `result` again."""
+    """An answered idempotency key; a repeat gets `result` again."""
 
     user: str
     request_id: str
@@ -131,7 +131,7 @@ class Batch:
             self.changes.setdefault(table, {}).update((table.key_of(one), one) for one in values)
 
     def drop(self, table: Table[K, V], *keys: K) -> None:
-        """Remove rows; one that is not there is left out."""
+        """Remove rows; a missing row is ignored."""
         if keys:
             self.changes.setdefault(table, {}).update(dict.fromkeys(keys))
 
@@ -143,7 +143,7 @@ class Batch:
 
 
 class MemoryWindow(NamedTuple):
-    """Ended jobs in memory: at most `most`, the last to end, none older than `kept_s`."""
+    """Ended jobs in memory: the latest `most`, none older than `kept_s`."""
 
     kept_s: float = math.inf
     most: int = sys.maxsize
@@ -153,7 +153,7 @@ ALL_ENDED: Final = MemoryWindow()
 
 
 class PastJobs(NamedTuple):
-    """A selection of ended jobs; a field at its default selects nothing."""
+    """A selection of ended jobs; a field at its default selects all."""
 
     user: str | None = None
     queue: str = ""
@@ -168,14 +168,14 @@ class PastJobs(NamedTuple):
     since_s: float = -math.inf
 
     def spans(self, end_s: float) -> bool:
-        """Whether an end is in the span that is asked for."""
+        """Whether an end is in the requested span."""
         return (self.ended_from_s is None or end_s >= self.ended_from_s) and (
             self.ended_before_s is None or end_s < self.ended_before_s
         )
 
 
 class JournalCut(NamedTuple):
-    """The part of the journal beyond its retention. Events of living jobs are never part of it."""
+    """The events that retention does not keep. Events of living jobs are never among them."""
 
     by_age: int  # up to this sequence, but for jobs that ended at `ended_from_s` or later
     by_count: int  # up to this one, whenever they ended
@@ -183,7 +183,7 @@ class JournalCut(NamedTuple):
 
     @property
     def horizon(self) -> int:
-        """After this sequence nothing is cut."""
+        """Events behind this sequence are all kept."""
         return max(self.by_age, self.by_count)
 
 

@@ -1,11 +1,10 @@
-"""A small file beside the database that says which batches were acknowledged, and what they held.
+"""A small file beside the database with the acknowledged batches: their numbers and contents.
 
-SQLite silently drops an unreadable end of its write-ahead log. The database is then sound, and
-older than the answers to callers. Each batch has a number, which the database keeps; the last
-numbers are here too. A database behind them has lost batches, and here is what was in them.
-
-The record of a batch is written after its commit and before its answers, and synced once a second.
-The death of the process loses none. A power cut loses the last second's.
+SQLite silently drops an unreadable end of its write-ahead log. The database is then sound, but
+older than the answers to callers. Each batch has a number, which the database stores; the last
+batches are here too. A database with a lower number has lost batches, and this file has their
+content. The record of a batch is written after its commit and before its answers, and synced once a
+second. So the death of the process loses no record. A power cut loses the last second's.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MOST_NAMED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """One batch as it was acknowledged."""
+    """An acknowledged batch."""
 
     number: int
     time_s: float = 0.0  # of its last event; 0: it had none
@@ -53,10 +52,10 @@ class CommittedBatch:
 
 
 class CommitRecord:
-    """The newest `SLOTS` batches, each in its slot. One thread's."""
+    """The newest `SLOTS` batches, each in its slot. Used by one thread."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError when there is no room for it."""
+        """OSError: there is no room for it."""
         self._path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         missing = SLOTS * SLOT_BYTES - os.fstat(self._handle).st_size
@@ -64,19 +63,20 @@ class CommitRecord:
             os.pwrite(self._handle, bytes(missing), SLOTS * SLOT_BYTES - missing)
 
     def note(self, committed: CommittedBatch) -> None:
-        """Remember one batch, in the place of the one `SLOTS` before it."""
+        """Record a batch in the slot of the one `SLOTS` before it."""
         text = _dumps(dict(zip(_NAMES, _values(committed), strict=True))).encode()
         record = b"%08x %s\n" % (zlib.crc32(text), text)
         slot = committed.number % SLOTS
         os.pwrite(self._handle, record.ljust(SLOT_BYTES, b"\0"), slot * SLOT_BYTES)
 
     def sync(self) -> None:
-        """Wait until it is on disk."""
+        """Wait until the file is on disk."""
         os.fdatasync(self._handle)
 
     def after(self, number: int) -> Sequence[CommittedBatch]:
-        """Batches with a higher number, in order. A slot with another content is none. Raises
-        DatabaseDamaged when the disk refuses to read it: then nobody knows what is missing.
+        """Batches with higher numbers, in order. A damaged slot counts as empty.
+
+        DatabaseDamaged: the disk refuses to read the file, so that nobody knows what is missing.
         """
         try:
             slots = [os.pread(self._handle, SLOT_BYTES, at * SLOT_BYTES) for at in range(SLOTS)]

@@ -1,7 +1,7 @@
-"""The writer thread: it owns the write connection, and one batch is one transaction.
+"""The writer thread: it owns the write connection, and commits each batch in one transaction.
 
 A failed batch is never tried again, and nothing is written after it: after a failed sync a success
-means nothing. The loop ends the process, and the next one starts from what is really on disk.
+means nothing. The loop ends the process, and the next one starts from the rows on disk.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ class _Work(NamedTuple):
 
 
 class BatchWriter:
-    """Commits batches in the order they are handed in. One process at a time has one of these.
+    """Commits batches in order. One process at a time has a writer.
 
-    `lost`: batches that were acknowledged and are not in this database. A database says how it
-    makes a transaction (`_failure_of`) and what it does beside the batches.
+    `lost`: acknowledged batches that this database lacks. A database implements the transaction
+    (`_failure_of`) and the work beside the batches.
     """
 
     def __init__(self) -> None:
@@ -63,23 +63,23 @@ class BatchWriter:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     async def commit(self, batch: Batch) -> None:
-        """Return when the batch is on disk. Raises CommitFailed when it is not and never will be;
-        Unavailable after such a failure, or after `close`."""
+        """Wait until the batch is on disk.
+
+        CommitFailed: it is not, and never will be. Unavailable: after such a failure, or after
+        `close`.
+        """
         await self._hand_in(partial(self._write_batch, batch=batch), batch)
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
-        """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for
-        it.
+        """Drop these events in a transaction of their own, for which a new batch waits.
 
-        Raises as `commit` does. A full disk alone ends nothing: batches are still tried.
+        Raises as `commit` does. A full disk ends nothing: batches are still tried.
         """
         prune = partial(prune_journal, sequences=sequences, horizon=horizon)
         await self._hand_in(prune, None)
 
     async def put_steps(self, taken: Sequence[TakenSteps]) -> bool:
-        """Replace these lists of steps, likewise in a transaction of its own. False: there is no
-        room on the disk.
-        """
+        """Replace these lists of steps in a transaction of their own. False: the disk is full."""
         try:
             await self._hand_in(partial(write_steps, taken=taken), None)
         except CommitFailed as error:
@@ -93,12 +93,13 @@ class BatchWriter:
         await self._hand_in(partial(drop_steps, keys=keys), None)
 
     def last_turn(self) -> int:
-        """The number of the last batch that is on disk."""
+        """The number of the last batch on disk."""
         return self._number
 
     def tell_of(self, audit: AuditState, key: str = AUDIT_HEAD) -> None:
-        """From now on the database is told how far the audit's file is. `key`: of meta; each of
-        several masters has its own file.
+        """From now on store in the database how far the audit's file is.
+
+        `key`: of the row in meta. Each of several masters has its own file.
         """
         self._audit, self._audit_key = audit, key
 
@@ -111,7 +112,7 @@ class BatchWriter:
         await done
 
     def close(self) -> None:
-        """Finish what was handed in, close the connection, end the thread. Twice is once."""
+        """Finish the waiting batches, close the connection, end the thread. May be called twice."""
         if not self._closed:
             self._closed = True
             self._work.put(None)
@@ -121,8 +122,8 @@ class BatchWriter:
     # --- what differs from database to database -------------------------------------------------
 
     async def back_up(self) -> Path | None:
-        """Make a copy beside the rows and return its place; None: the database's own tools make
-        them. Raises BackupFailed.
+        """Copy the rows and return the place; None: the database has its own tools. BackupFailed:
+        no copy.
         """
         raise NotImplementedError
 
@@ -130,11 +131,11 @@ class BatchWriter:
         write_batch(db, batch)
 
     def _failure_of(self, work: Work) -> BaseException | None:
-        """Do the work in one transaction. None, or why it is not on disk."""
+        """Do the work in one transaction; return why it is not on disk, or None."""
         raise NotImplementedError
 
     def _is_full(self, error: BaseException) -> bool:
-        """Nothing was written and nothing was lost: there was no room."""
+        """Whether there was no room, so that nothing was written or lost."""
         raise NotImplementedError
 
     def _note(self, number: int, batch: Batch) -> None:
@@ -145,22 +146,22 @@ class BatchWriter:
         self.lost_line(error)
 
     def _sync_notes(self) -> None:
-        """Work beside the batches that touches no table of theirs."""
+        """Work beside the batches that touches none of their tables."""
 
     def _close_line(self) -> None:
-        """Give back what the thread uses."""
+        """Close what the thread uses."""
         raise NotImplementedError
 
     def _let_claim_go(self) -> None:
-        """Another process may write now."""
+        """Let another process write."""
 
     # --- the thread -----------------------------------------------------------------------------
 
     def _start(self, meta: Mapping[str, str], record: CommitRecord | None = None) -> None:
-        """Begin with a database that has this meta.
+        """Begin with a database with this meta.
 
-        An acknowledged batch of the record may be missing in it: later batches get numbers above
-        it. A copy of the past lacks what came after it, and knows that itself.
+        If acknowledged batches of the record are missing in it, later batches get higher numbers. A
+        restored backup lacks later batches, and says so itself.
         """
         self._number = int(meta.get(BATCH, "0"))
         ahead = record.after(self._number) if record is not None else ()
@@ -189,7 +190,7 @@ class BatchWriter:
         self._close_line()
 
     def _next(self) -> _Work | None:
-        """The next batch; None: nothing will be. Work beside the batches does not wait."""
+        """The next batch; None: there will be none. Work beside the batches goes on meanwhile."""
         while True:
             try:
                 return self._work.get(timeout=BESIDE_AFTER_S)
@@ -197,7 +198,7 @@ class BatchWriter:
                 self._write_beside()
 
     def _failure(self, work: _Work) -> BaseException | None:
-        """None, or why it is not on disk."""
+        """Why it is not on disk, or None."""
         if work.batch is None:
             return self._failure_of(work.write)
         number = self._number + 1
@@ -223,9 +224,9 @@ class BatchWriter:
             self._audit.forgotten(written)
 
     def _write_beside(self) -> None:
-        """The record of batches onto the disk, and how far the audit is into the database.
+        """Sync the record of batches, and store how far the audit is.
 
-        Neither may fail a batch. A failed one is tried again.
+        Neither may fail a batch; a failed one is tried again.
         """
         self._since = 0
         self._sync_notes()

@@ -1,7 +1,7 @@
-"""Moving a stopped cluster from SQLite to PostgreSQL, and back: every row, compared afterwards.
+"""Moves a stopped cluster from SQLite to PostgreSQL, or back: every row, compared afterwards.
 
-The place that it leaves is set aside, so that no master starts there again by mistake. A move that
-fails leaves both places as they were.
+The old place is set aside, so that no master starts there by mistake. A failed move changes neither
+place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MoveFailed(DlqError):
 
 
 def to_postgres(path: Path, place: PostgresPlace) -> dict[str, int]:
-    """Move the rows of a file into an empty database; return how many each table has.
+    """Move the rows of a file into an empty database; return the number of rows by table.
 
     Raises MoveFailed, DatabaseInUse, DatabaseDamaged or Unavailable.
     """
@@ -62,7 +62,7 @@ def to_postgres(path: Path, place: PostgresPlace) -> dict[str, int]:
 
 
 def to_sqlite(place: PostgresPlace, path: Path) -> dict[str, int]:
-    """Move the rows of a database into a new file; return how many each table has.
+    """Move the rows of a database into a new file; return the number of rows by table.
 
     Raises as `to_postgres` does. A master that still leads there is fenced off first.
     """
@@ -114,7 +114,7 @@ def _into_sqlite(line: PostgresLine, db: Database, name: str) -> int:
 
 
 def _compare(db: Database, line: PostgresLine) -> None:
-    """Every row of every table, in the order of its key."""
+    """Compare every row of every table, in the order of its key."""
     for name in COLUMNS:
         both = zip_longest(_rows_of(db, name), line.streamed(_select(name)))
         for number, (one, other) in enumerate(both):
@@ -123,7 +123,7 @@ def _compare(db: Database, line: PostgresLine) -> None:
 
 
 def _plain(row: Row) -> Row:
-    """PostgreSQL's texts hold no NUL (postgres/line.py)."""
+    """The text without NUL, which PostgreSQL's texts cannot hold (postgres/line.py)."""
     return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in row)
 
 

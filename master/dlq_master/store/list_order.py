@@ -1,8 +1,8 @@
-"""The orders and the words by which jobs are listed: of jobs in memory, and of rows on the disk.
+"""The orders and search words of lists of jobs, for jobs in memory and for rows on disk.
 
-Both are said here side by side, so that a list goes on from the one to the other. A rank is the
-place of a job in an order, as a value that rises. Jobs without the value of the order come last.
-Equal jobs stand in the order of their numbers.
+Both forms stand side by side, so that a list continues from the one to the other. A rank is a job's
+place in an order, as a rising value. Jobs without the value of the order come last. Equal jobs are
+in the order of their ids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Term = tuple[str, Sequence[object]]  # a condition of SQL, and its values
 
 
 class _Key(NamedTuple):
-    """A value of jobs: of one in memory, and of the row of one that has ended."""
+    """A value of jobs: for one in memory, and for the row of an ended one."""
 
     value: Callable[[Job], Any]
     sql: str
@@ -45,18 +45,18 @@ KEYS: Final[Mapping[str, _Key]] = {
 
 
 class ListOrder(NamedTuple):
-    """By what a list of jobs is ordered."""
+    """The order of a list of jobs."""
 
     key: str = "number"  # one of KEYS
     falling: bool = False
 
     @property
     def word(self) -> str:
-        """As it is written: gpus, or -gpus."""
+        """The order as a word: gpus, or -gpus."""
         return f"-{self.key}" if self.falling else self.key
 
     def rank(self, job: Job, *, known: bool = True) -> Rank:
-        """Its place; without `known` that of a job without the value."""
+        """The place of a job; without `known` that of a job without the value."""
         value = KEYS[self.key].value(job) if known else None
         number = -job.job_id if self.falling else job.job_id
         if value is None:
@@ -70,7 +70,9 @@ class ListOrder(NamedTuple):
         return (*(-ord(letter) for letter in value), 1) if isinstance(value, str) else -value
 
     def sql(self, after: Rank | None) -> tuple[Term, str]:
-        """The rows behind that place, and their order. An index serves both where there is one."""
+        """The SQL for rows behind a place, and their order. An index serves both, if
+        there is one.
+        """
         (_, value, always), falls = KEYS[self.key], " DESC" if self.falling else ""
         beyond = "<" if self.falling else ">"
         order = f"{value}{falls}, job_id{falls}"
@@ -100,9 +102,10 @@ BY_NUMBER: Final = ListOrder()
 
 
 def has_words(words: Sequence[str], job: Job, *, known: bool = True, named: bool = True) -> bool:
-    """Whether each is a part of its name or of its user, or its number. Letters of ASCII are alike
-    in either case, as in SQLite. Without `known` the name does not count, nor without `named` the
-    user.
+    """Whether each word is a part of the job's name or user, or its id.
+
+    ASCII letters match in either case, as in SQLite. The name counts only with `known`, the user
+    only with `named`.
     """
     texts = [small(job.name)] if known else []
     if named:
@@ -111,7 +114,7 @@ def has_words(words: Sequence[str], job: Job, *, known: bool = True, named: bool
 
 
 def word_terms(words: Sequence[str]) -> Iterator[Term]:
-    """The same condition of rows."""
+    """The same condition for rows."""
     for word in words:
         terms, values = ["name LIKE ? ESCAPE '!'", "user LIKE ? ESCAPE '!'"], [_like(word)] * 2
         array, _, index = word.partition("_")
@@ -135,7 +138,9 @@ def _like(word: str) -> str:
 
 
 def has_type(gpu_type: str, job: Job, *, known: bool = True) -> bool:
-    """Whether it asks for this type; with `known` also by its second choices, or has run on it."""
+    """Whether it asks for this type. With `known` also whether it would accept it, or has run on
+    it.
+    """
     request = job.request
     if request.gpu_type == gpu_type:
         return True
@@ -143,7 +148,7 @@ def has_type(gpu_type: str, job: Job, *, known: bool = True) -> bool:
 
 
 def type_term(gpu_type: str) -> Term:
-    """The same condition of rows."""
+    """The same condition for rows."""
     told = (
         "(json_extract(body, '$.request.gpu_type') = ? OR json_extract(body, '$.gpu_type_ran') = ?"
         " OR ? IN (SELECT value FROM json_each(body, '$.request.or_gpu_types')))"
@@ -166,7 +171,7 @@ def _is_count(text: str) -> bool:
 
 
 def small(text: str) -> str:
-    """The text with small letters for those of ASCII."""
+    """The text with ASCII letters in small."""
     if text.isascii():
         return text.lower()
     return text.encode("utf-8", "replace").lower().decode()  # of bytes only ASCII has cases

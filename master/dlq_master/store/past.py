@@ -1,5 +1,5 @@
-"""Reads that may take long, on a connection and a thread of their own: turns do not wait for
-them.
+"""Reads that may take long, on a connection and a thread of their own, so that turns do
+not wait.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Past:
-    """Reads ended jobs. The interpreter is free while the database searches."""
+    """Reads ended jobs. Other Python threads run while the database searches."""
 
     def __init__(self, past: StoreLine) -> None:
         self._past = past
@@ -31,14 +31,14 @@ class Past:
         self._closed = False
 
     def close(self) -> None:
-        """End what is being read, then give thread and connection back."""
+        """End the present read, then close the thread and the connection."""
         self._closed = True
         self._past.interrupt()
         self._thread.shutdown(cancel_futures=True)
         self._past.close()
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-        """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
+        """Ended jobs with ids above `after`, by id; at most `limit`."""
         return await self._in_thread(lambda: jobs_by_number(self._past, wanted, after, limit))
 
     async def past_in_order(
@@ -48,15 +48,15 @@ class Past:
         return await self._in_thread(lambda: jobs_in_order(self._past, wanted, order, after, limit))
 
     async def past_count(self, wanted: PastJobs) -> int:
-        """So many ended jobs."""
+        """The number of ended jobs in a selection."""
         return await self._in_thread(lambda: count_of(self._past, wanted))
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """The usage from the first day to the last, until now."""
+        """The usage from the first day to the last, at most until now."""
         return await self._in_thread(lambda: read_books(self._past, first_day, last_day, now_s))
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """The costs of the days from the first to the last, until now."""
+        """The costs from the first day to the last, at most until now."""
         return await self._in_thread(lambda: read_costs(self._past, first_day, last_day, now_s))
 
     async def steps(self, job_ids: Sequence[JobId], *, every: bool) -> Sequence[TakenSteps]:
@@ -72,7 +72,7 @@ class Past:
         return await self._in_thread(lambda: _journal_cut(self._past, from_s, most))
 
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
-        """Sequences above `after` that the cut takes, in order; at most `limit`."""
+        """Sequences above `after` that the cut removes, in order; at most `limit`."""
         return await self._in_thread(lambda: _journal_behind(self._past, cut, after, limit))
 
     async def _in_thread(self, read: Callable[[], T]) -> T:
@@ -98,7 +98,9 @@ def _journal_cut(db: StoreLine, from_s: float, most: int) -> JournalCut:
 
 
 def _last_before(db: StoreLine, from_s: float, newest: int) -> int:
-    """The last sequence whose time is before this. Times rise with sequences: it is bisected."""
+    """The last sequence with a time before this. Times rise with sequences, so it is found by
+    bisection.
+    """
     low, high = 0, newest  # low is before, what follows high is not
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
-"""Ended jobs on the disk: searched by SQLite, in the order that is asked for, and counted.
+"""Ended jobs on disk: SQLite searches, orders and counts them.
 
-Words are looked for in the index by the end, which has users and names too. Only rows with the
-words are read then.
+Words are looked up in the index by end, which has users and names too. Only rows with the words are
+read then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _PERSON = """CASE WHEN coalesce(json_extract(body, '$.person'), '') <> ''
 
 
 def jobs_by_number(db: StoreLine, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-    """Those with an id above `after`, in the order of their ids; at most `limit`."""
+    """Those with ids above `after`, by id; at most `limit`."""
     if wanted.words and wanted.user is None and after == 0:
         return jobs_in_order(db, wanted, BY_NUMBER, None, limit)
     if wanted.ended_from_s is not None and after == 0:
@@ -39,7 +39,7 @@ def jobs_by_number(db: StoreLine, wanted: PastJobs, after: int, limit: int) -> S
 def jobs_in_order(
     db: StoreLine, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
 ) -> Sequence[Job]:
-    """Those behind a place of this order; at most `limit`. All that fit are looked at."""
+    """Those behind a place of this order; at most `limit`. All that fit are read."""
     behind, by = order.sql(after)
     where, values = _where([behind, *_terms(wanted)])
     chosen = f"WHERE {where} ORDER BY {by} LIMIT ?"
@@ -55,7 +55,7 @@ def _read(db: StoreLine, chosen: str, values: Sequence[object]) -> Sequence[Job]
 
 
 def count_of(db: StoreLine, wanted: PastJobs) -> int:
-    """So many are there."""
+    """The number of those jobs."""
     where, values = _where(list(_terms(wanted)))
     (count,) = db.execute(f"SELECT count(*) FROM jobs WHERE {where}", values).fetchone()
     return int(count)
@@ -67,7 +67,7 @@ def _where(terms: Sequence[Term]) -> Term:
 
 
 def _before_first(db: StoreLine, wanted: PastJobs) -> int:
-    """No job of the span has this number or a lower one, so the search stops there."""
+    """No job of the span has this id or a lower one, so that the search can stop there."""
     (first,) = db.execute(
         "SELECT min(job_id) FROM jobs INDEXED BY jobs_by_end WHERE end_time_s >= ?",
         [wanted.ended_from_s],

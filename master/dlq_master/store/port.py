@@ -1,6 +1,6 @@
-"""The port to a database: a connection to it, and its failures.
+"""The port to a database: a connection, and its failures.
 
-The SQL of this room is in SQLite's dialect; `postgres/dialect.py` translates it.
+The SQL of this package is in SQLite's dialect; `postgres/dialect.py` translates it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ class Found(Protocol):
 
 
 class StoreLine(Protocol):
-    """A connection to a database, for one thread at a time. Any thread may call `interrupt`."""
+    """A connection, used by one thread at a time. Any thread may call `interrupt`."""
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ..., /) -> Found: ...
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object: ...
@@ -29,19 +29,19 @@ class StoreLine(Protocol):
         """Make all reads of the block see the same state."""
 
     def interrupt(self) -> None:
-        """End the statement that runs, from any thread."""
+        """End the running statement, from any thread."""
 
     def close(self) -> None: ...
 
 
 class AuditState(Protocol):
-    """The position of the audit's file that the database keeps."""
+    """How far the audit's file is, as the database stores it."""
 
     def written(self) -> tuple[str, tuple[str, ...]]:
-        """Its last line on disk, and ids of lines that the database may drop."""
+        """The last line on disk, and ids of lines that the database may drop."""
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
-        """Drop these ids: the file has the lines."""
+        """The database has dropped these ids: the file has the lines."""
 
 
 class CommitFailed(DlqError):
@@ -51,19 +51,19 @@ class CommitFailed(DlqError):
 
 
 class DatabaseDamaged(DlqError):
-    """The database is damaged. The master refuses to start on it."""
+    """The database is damaged. The master refuses to start."""
 
     reason = "DATABASE_DAMAGED"
 
 
 class DatabaseInUse(DlqError):
-    """Another process writes this database. Two masters on one would undo each other."""
+    """Another process writes this database. Two masters on one would undo each other's work."""
 
     reason = "DATABASE_IN_USE"
 
 
 class BackupFailed(DlqError):
-    """No new copy was made; the one before it, if any, is untouched."""
+    """No new copy was made; the last one is untouched."""
 
     reason = "BACKUP_FAILED"
 

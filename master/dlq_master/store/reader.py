@@ -1,7 +1,7 @@
-"""Reads that are not in memory: specs, ended attempts, the journal, answered requests.
+"""Reads of data that is not in memory: specs, ended attempts, the journal, answered requests.
 
-One read-only connection, used in the loop's thread, for what takes microseconds; lists are read by
-`past.py` in a thread of their own. In WAL mode both see the last commit.
+It has one read-only connection, used in the loop's thread, for reads of microseconds. `past.py`
+reads lists in a thread of its own. In WAL mode both see the last commit.
 """
 
 import json
@@ -74,7 +74,7 @@ _OWNER = """SELECT user, coalesce(json_extract(body, '$.person'), ''), submit_ti
 
 
 class StoreReader(Past):
-    """Named queries on the committed state, those about the past in their own thread."""
+    """Named queries on the committed state; those about the past run in their own thread."""
 
     def __init__(self, db: StoreLine, past: StoreLine) -> None:
         super().__init__(past)
@@ -85,9 +85,10 @@ class StoreReader(Past):
         self._db.close()
 
     def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
-        """Everything a starting master needs, in a fraction of a second for 100,000 living jobs.
+        """Everything that a starting master needs, in a fraction of a second for 100,000 living
+        jobs.
 
-        Ages of ended jobs count from the newest event: no clock is known yet.
+        Ages of ended jobs count from the newest event, since no clock is known yet.
         """
         db = self._db
         newest = db.execute("SELECT sequence, time_s FROM journal ORDER BY sequence DESC LIMIT 1")
@@ -129,7 +130,7 @@ class StoreReader(Past):
         )
 
     def _recent(self, window: MemoryWindow, now_s: float) -> tuple[dict[JobId, Job], float]:
-        """The ended jobs of the window, and the end after which none is missing."""
+        """The ended jobs of the window, and the end from which on none is missing."""
         from_s = now_s - window.kept_s
         jobs = {job.job_id: job for job in self._each(_RECENT, Job, [from_s, window.most])}
         if len(jobs) < window.most:
@@ -178,28 +179,26 @@ class StoreReader(Past):
         return tuple(map(intention_of, rows))
 
     def small_table(self, name: str) -> tuple[Any, ...]:
-        """All rows that a start reads of a table that has few."""
+        """All rows of a small table that a start reads."""
         return self._machines() if name == MACHINES.name else self._rows(_SMALL[name])
 
     def waited(self, job_id: JobId) -> Waited | None:
-        """How long a job has waited for what, as last written; None: nothing was."""
+        """How long a job has waited for each reason, as last written; None: nothing was."""
         row = self._db.execute("SELECT body FROM waited WHERE job_id = ?", [job_id]).fetchone()
         return None if row is None else decode(row[0], Waited)
 
     def job(self, job_id: JobId) -> Job | None:
-        """One job, whether it has ended or not; None for an unknown one."""
+        """A living or ended job; None: unknown."""
         row = self._db.execute("SELECT body FROM jobs WHERE job_id = ?", [job_id]).fetchone()
         return None if row is None else decode(row[0], Job)
 
     def owner(self, job_id: JobId) -> Owner | None:
-        """Whose job it is; None for an unknown one."""
+        """The owner of a job; None: unknown."""
         row = self._db.execute(_OWNER, [job_id]).fetchone()
         return None if row is None else Owner(*row)
 
     def spec(self, job_id: JobId) -> bytes | None:
-        """The submitted spec, as it was handed in, or by the negative id the changed one; None for
-        an unknown job.
-        """
+        """The spec as it was submitted, or by the negative id the changed one; None: unknown."""
         table = "changed_specs" if job_id < 0 else "job_specs"
         found = self._db.execute(f"SELECT spec FROM {table} WHERE job_id = ?", [abs(job_id)])
         row = found.fetchone()
@@ -227,7 +226,7 @@ class StoreReader(Past):
         return tuple(decode(body, Evidence) for (body,) in rows)
 
     def request(self, user: str, request_id: str) -> StoredRequest | None:
-        """An answered request of this user; None when there is none."""
+        """An answered request of this user; None: there is none."""
         row = self._db.execute(
             "SELECT user, request_id, digest, result, time_s FROM requests"
             " WHERE user = ? AND request_id = ?",
@@ -236,7 +235,7 @@ class StoreReader(Past):
         return None if row is None else StoredRequest(*row)
 
     def requests(self, user: str, request_ids: Sequence[str]) -> Sequence[StoredRequest]:
-        """Those of these requests that have been answered, in one search."""
+        """The answered ones of these requests, in one search."""
         rows = self._db.execute(
             "SELECT user, request_id, digest, result, time_s FROM requests"
             " WHERE user = ? AND request_id IN (SELECT value FROM json_each(?))",
@@ -247,7 +246,7 @@ class StoreReader(Past):
     def events(
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> tuple[JournalEvent, ...]:
-        """Events with a sequence above `after`, oldest first; of one job, or of all."""
+        """Events with sequences above `after`, oldest first; of one job, or of all."""
         if job_id is None:
             rows = self._db.execute(
                 f"{_EVENT} WHERE sequence > ? ORDER BY sequence LIMIT ?", [after, limit]
@@ -268,7 +267,7 @@ def intention_of(row: tuple[Any, ...]) -> Intention:
 
 
 def _intended(body: str) -> dict[str, Any]:
-    """The stored command. It once held a delay, which its attempt knows better."""
+    """The stored command. Old ones hold a delay, for which the attempt has a newer value."""
     fields: dict[str, Any] = json.loads(body)
     fields.pop("delay_s", None)
     return fields

@@ -25,8 +25,8 @@ class Writes(NamedTuple):
 
 
 def write_batch(db: StoreLine, batch: Batch, rows: Sequence[Writes] | None = None) -> None:
-    """Write everything a turn changed. The caller holds the transaction. `rows`: ROWS, or what a
-    database has instead.
+    """Write all changes of a turn in the caller's transaction. `rows`: ROWS, or a
+    database's own.
     """
     for name, sql, row in rows or ROWS:
         if values := getattr(batch, name):
@@ -42,29 +42,31 @@ def write_batch(db: StoreLine, batch: Batch, rows: Sequence[Writes] | None = Non
 def write_audit_state(
     db: StoreLine, head: str, written: Sequence[str], key: str = AUDIT_HEAD
 ) -> None:
-    """The audit's last line that is on disk; lines that it has need not be kept here any more."""
+    """Store the audit's last line on disk, and drop lines that it has. In the caller's
+    transaction.
+    """
     write_meta(db, {key: head})
     _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [*map(_one, written)])
 
 
 def prune_journal(db: StoreLine, sequences: Sequence[int], horizon: int) -> None:
-    """Drop events that retention does not keep. The caller holds the transaction."""
+    """Drop events that retention does not keep. In the caller's transaction."""
     _many(db, "DELETE FROM journal WHERE sequence = ?", [*map(_one, sequences)])
     write_meta(db, {HORIZON: str(horizon)})
 
 
 def write_steps(db: StoreLine, taken: Sequence[TakenSteps]) -> None:
-    """Replace the lists of steps of these attempts. The caller holds the transaction."""
+    """Replace the lists of steps of these attempts. In the caller's transaction."""
     _many(db, PUT_SQL, [*map(row_of, taken)])
 
 
 def drop_steps(db: StoreLine, keys: Sequence[AttemptKey]) -> None:
-    """Drop lists of steps that retention does not keep. The caller holds the transaction."""
+    """Drop lists of steps that retention does not keep. In the caller's transaction."""
     _many(db, "DELETE FROM steps WHERE job_id = ? AND number = ?", [tuple(key) for key in keys])
 
 
 def write_meta(db: StoreLine, meta: Mapping[str, str]) -> None:
-    """Facts about the database itself. The caller holds the transaction."""
+    """Store facts about the database itself. In the caller's transaction."""
     _many(
         db,
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -85,7 +87,7 @@ def _one(value: object) -> Row:
 
 
 def _with_body(*columns: str) -> Callable[[Any], Row]:
-    """The row of a value: those of its fields that have a column, and its body."""
+    """The row of a value: its fields with a column, and its body."""
     fields_of = attrgetter(*columns)
     return lambda value: (*fields_of(value), encode(value))
 

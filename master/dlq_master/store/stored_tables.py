@@ -1,4 +1,4 @@
-"""The tables whose rows are put and dropped as values. Their columns are in `migrations.py`."""
+"""The tables whose rows are put and dropped as values. `migrations.py` has their columns."""
 
 from typing import Final
 

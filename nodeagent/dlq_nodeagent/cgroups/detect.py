@@ -1,4 +1,4 @@
-"""Finds out which control groups this host has and this user may write; assumes nothing."""
+"""Finds out which control groups this host has, and which this user may write."""
 
 import errno
 import os
@@ -16,8 +16,9 @@ _NEEDED = frozenset({"memory", "pids"})  # without these a v1 host limits no job
 
 
 def node_group(node_id: str, state_dir: Path) -> str:
-    """The name of a node's groups: agents that share a host share none, also when nodes of two
-    clusters have the same name. The same for every agent over one state directory.
+    """The name of a node's groups, the same for every agent over one state directory.
+
+    Agents that share a host share no group, even if nodes of two clusters have the same name.
     """
     return f"{node_id[:_LONGEST_NAME]}-{crc32(str(state_dir.resolve()).encode()):08x}"
 
@@ -25,13 +26,13 @@ def node_group(node_id: str, state_dir: Path) -> str:
 def detect(
     node_id: str, *, base: str = "", proc: Path = Path("/proc"), make_dir: MakeDir = make_dir
 ) -> CgroupTree:
-    """The tree for this node's attempts, below the agent's own groups (so its limits hold too), or
-    below the group `base`. `base` must exist and be ours to fill (else FileNotFoundError).
+    """The tree for this node's attempts, below the agent's own groups or the group `base`.
 
-    A service whose jobs outlive it needs such a base. v2 takes no process back into a group whose
-    children have controllers, so systemd could not start the agent again. Falls back to `none`,
-    with the reason in `why`, when groups are missing or not writable. A service that needs limits
-    refuses to start on that. Nothing is mounted or unmounted.
+    The agent's own limits then hold too. `base` must exist and be writable (else
+    FileNotFoundError). A service whose jobs outlive it needs such a base. v2 takes no process back
+    into a group whose children have controllers, so systemd could not start the agent again. Falls
+    back to `none`, with the reason in `why`, if groups are missing or not writable. A service that
+    needs limits then refuses to start. Nothing is mounted or unmounted.
     """
     if not _NODE_ID.match(node_id):
         raise ValueError(f"not a node id: {node_id!r}")
@@ -58,7 +59,7 @@ def detect(
 
 
 def mounts_of(text: str, kinds: Collection[str] = V1_KINDS) -> Mapping[str, Path]:
-    """The mount point of each hierarchy: kind → path; the v2 tree is `unified`."""
+    """The mount point of each hierarchy: kind -> path; the v2 tree is `unified`."""
     found: dict[str, Path] = {}
     for line in text.splitlines():
         _, at, filesystem, options = line.split(" ")[:4]
@@ -90,7 +91,7 @@ def _moved(own: Mapping[str, str], mounts: Mapping[str, Path], base: str) -> Map
 
 
 def _base(mount: Path | None, own: str | None) -> Path | None:
-    """Our own group; the mount itself where a container shows a path of the host instead."""
+    """Our own group, or the mount itself if a container shows a path of the host."""
     if mount is None:
         return None
     inside = mount / (own or "/").lstrip("/")
@@ -123,8 +124,8 @@ def detect_for_containers(
     """The tree below which an engine makes a container's groups (`--cgroup-parent`).
 
     On v2 it is the agent's own. On v1 an engine uses one path in all hierarchies, also in those
-    without limits of the agent (devices, blkio). The path is the agent's group where it is the same
-    everywhere, else the root's. No limits are set here: the engine sets them on the container.
+    without limits of the agent (devices, blkio). That is the agent's group if its path is the same
+    everywhere, else the root. The engine sets the limits on the container.
     """
     plain = detect(node_id, base=base, proc=proc)
     if plain.mode in ("v2", "none"):
@@ -141,7 +142,7 @@ def detect_for_containers(
 
 
 def engine_path(dirs: Iterable[CgroupDir]) -> str:
-    """The path of a group below its hierarchy's mount, as an engine names it; empty without one."""
+    """The path of a group below its mount, as an engine names it; empty: no group."""
     for each in dirs:
         mount = Path(each.path)
         while not os.path.ismount(mount):

@@ -1,7 +1,7 @@
-"""The v2 answer to the devices controller: an eBPF program on a group that judges every open.
+"""The devices controller of v2: an eBPF program on a group that decides about every open.
 
-The kernel keeps the program as long as the group exists, so neither a restart nor the death of an
-agent matters. All programs above and on a group must agree.
+The kernel keeps the program as long as the group exists, so a restart or the death of an agent does
+not matter. All programs above and on a group must agree.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ _TYPE, _MAJOR, _MINOR = 2, 3, 4  # registers; 1 holds the context, 0 the answer
 
 
 def program(rules: Iterable[OnlyMinors]) -> bytes:
-    """Instructions that refuse character devices of a rule's major unless it lists their minor."""
+    """Instructions that refuse character devices of a rule's major, except the listed minors."""
     code = [
         _one(_LOAD32, _TYPE, source=1, offset=0),
         _one(_AND, _TYPE, constant=0xFFFF),
@@ -53,7 +53,7 @@ def program(rules: Iterable[OnlyMinors]) -> bytes:
 
 
 def attach(group: Path, rules: Iterable[OnlyMinors]) -> None:
-    """Let the rules hold in a v2 group from the next open on. Raises OSError."""
+    """Apply the rules to a v2 group from the next open on. Raises OSError."""
     loaded = _load(program(rules))
     directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -64,9 +64,10 @@ def attach(group: Path, rules: Iterable[OnlyMinors]) -> None:
 
 
 def exchange(group: Path, rules: Iterable[OnlyMinors]) -> None:
-    """Let these rules hold in the place of those of `attach`; a group without any gets none. Raises
-    OSError. The new program comes first: an agent that dies in between has opened nothing, and
-    there is still one of ours to exchange.
+    """Replace the rules of `attach` by these; a group without rules stays without. Raises OSError.
+
+    The new program is attached first. An agent that dies in between has opened nothing, and a
+    program of ours is left to exchange.
     """
     directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -84,7 +85,7 @@ def exchange(group: Path, rules: Iterable[OnlyMinors]) -> None:
 
 
 def _attached(directory: int) -> list[int]:
-    """Descriptors of the programs on a group itself, for the caller to close."""
+    """Descriptors of the programs on a group itself; the caller closes them."""
     numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
     at = ctypes.addressof(numbers)
     attributes = struct.pack("=IIIIQI4x", directory, _CGROUP_DEVICE, 0, 0, at, _MOST_PROGRAMS)
@@ -107,7 +108,7 @@ def _name(loaded: int) -> bytes:
 
 
 def obstacle() -> str:
-    """Why this process cannot load such a program; empty when it can."""
+    """Why this process cannot load such a program; empty: it can."""
     try:
         os.close(_load(program(())))
     except OSError as error:
@@ -141,7 +142,7 @@ def _bpf(command: int, attributes: bytes) -> int:
 
 
 def _bpf_in(command: int, room: "ctypes.Array[ctypes.c_char]") -> int:
-    """The kernel answers in `room` too."""
+    """A call of bpf(2), which also answers in `room`."""
     number = _SYSCALL.get(os.uname().machine)
     if number is None:
         raise OSError(38, f"the number of bpf(2) on {os.uname().machine} is not known")

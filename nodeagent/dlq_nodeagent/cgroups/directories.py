@@ -1,6 +1,7 @@
 """Operations on existing groups of any version: read, list, kill, remove.
 
-A container's groups are made by its engine below the attempt's own, so all of it goes down too.
+A container's groups are made by its engine below the attempt's own, so every operation includes
+those.
 """
 
 import os
@@ -17,7 +18,7 @@ _DEVICE_KEYS = ("rbytes", "wbytes")
 
 
 def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
-    """The present and past use of the group; None for a figure whose group is gone."""
+    """The present and past use of the group; None for a figure of a missing group."""
     at = {each.kind: Path(each.path) for each in dirs}
     memory, unified = at.get("memory"), at.get("unified")
     cpu_ns = _number(at.get("cpuacct"), "cpuacct.usage")
@@ -37,9 +38,9 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
 
 
 def disk(dirs: Sequence[CgroupDir]) -> tuple[int, int] | None:
-    """Bytes that the group has read from disks, and written to them. None: this node cannot tell.
+    """Bytes that the group has read from disks, and written. None: unknown on this node.
 
-    Without the kernel's account of the group, it is the sum over the processes that are there.
+    If the kernel does not count for the group, it is the sum over its present processes.
     """
     at = {each.kind: Path(each.path) for each in dirs}
     if not at:
@@ -59,7 +60,7 @@ def _of_devices(file: Path) -> tuple[int, int] | None:
 
 
 def of_processes(found: Iterable[int]) -> tuple[int, int] | None:
-    """The sum over these processes; None: the kernel tells of none of them."""
+    """The sum over these processes; None: the kernel reports none of them."""
     read = written = 0
     seen = False
     for pid in found:
@@ -80,9 +81,9 @@ def pids(dirs: Iterable[CgroupDir]) -> set[int]:
 
 
 def kill(dirs: Sequence[CgroupDir]) -> int:
-    """Send one round of SIGKILL to all of them; returns how many were there. Repeat until 0.
+    """Send SIGKILL to all processes once; return how many there were. Repeat until 0.
 
-    `cgroup.kill` (v2) is atomic against forks; on plain v1 the freezer holds them still meanwhile.
+    `cgroup.kill` (v2) is atomic against forks; on plain v1 the freezer stops them meanwhile.
     """
     at = {each.kind: Path(each.path) for each in dirs}
     if not _write(at.get("unified"), "cgroup.kill", "1"):
@@ -96,8 +97,9 @@ def kill(dirs: Sequence[CgroupDir]) -> int:
 
 
 def remove(dirs: Iterable[CgroupDir]) -> bool:
-    """Remove the directories; False when one is still busy (ask again later). Few have others
-    below them, so these are looked for only after a refusal.
+    """Remove the directories; False: one is still busy, so try again later.
+
+    Few have others below them, so these are looked for only after a refusal.
     """
     gone = True
     for each in dirs:
@@ -118,7 +120,7 @@ def _removed(directory: str) -> bool:
 
 
 def _with_below(directory: str, depth: int = 0) -> list[str]:
-    """A group and those in it, parents first; nothing lies below a plain directory."""
+    """A group and those below it, parents first. A plain directory has none."""
     found = [directory]
     try:
         with os.scandir(directory) as entries:
@@ -132,7 +134,7 @@ def _with_below(directory: str, depth: int = 0) -> list[str]:
 
 
 def _v1_oom_kills(memory: Path | None) -> int | None:
-    """v1 counts a kill only in the group in which it happened."""
+    """The number of OOM kills. v1 counts a kill only in the group in which it happened."""
     if memory is None:
         return None
     found = map(Path, _with_below(str(memory)))
@@ -142,8 +144,10 @@ def _v1_oom_kills(memory: Path | None) -> int | None:
 
 
 def _without_files(used: int | None, group: Path | None, prefix: str = "") -> int | None:
-    """Less the cache of files. With it, a job that reads files seems to grow until it fills its
-    node. Shared memory is no such cache.
+    """Memory without the cache of files.
+
+    With it, a job that reads files seems to grow until it fills its node. Shared memory is no such
+    cache.
     """
     if used is None:
         return None
@@ -156,7 +160,7 @@ def _first(one: int | None, other: int | None) -> int | None:
 
 
 def _number(directory: Path | None, name: str, key: str | None = None) -> int | None:
-    """The number a file holds, or the one behind `key` in a file of `key value` lines."""
+    """The number in a file, or the one behind `key` in a file of `key value` lines."""
     if directory is None:
         return None
     try:
@@ -177,12 +181,12 @@ def _write(directory: Path | None, name: str, text: str) -> bool:
 
 
 def write_existing(path: Path, text: str) -> None:
-    """Write a control file in one call; it is never created (OSError says which and why)."""
+    """Write a control file in one call; it is never created. OSError says which and why."""
     write_each(path, (text,))
 
 
 def write_each(path: Path, texts: Iterable[str]) -> None:
-    """The same for several words that the kernel takes one at a time."""
+    """Write several words, one at a time, as the kernel takes them."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     text = ""
     try:

@@ -1,4 +1,4 @@
-"""The port for control groups: the place of an attempt's groups, and their names."""
+"""The port for control groups: the groups of attempts, and their names."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -7,7 +7,7 @@ Mode = Literal["v2", "v1", "hybrid", "none"]
 
 
 class CgroupDir(NamedTuple):
-    """One directory an attempt's processes live in; several make up its group on v1 and hybrid."""
+    """One directory of an attempt's processes; on v1 and hybrid a group has several."""
 
     kind: str
     """memory | pids | cpu | cpuacct | freezer | devices | cpuset (v1), or unified (v2)."""
@@ -15,7 +15,7 @@ class CgroupDir(NamedTuple):
 
 
 class RankUsage(NamedTuple):
-    """The use of an attempt; None where this node cannot tell (no cgroup)."""
+    """The use of an attempt; None: unknown on this node (no group)."""
 
     memory_bytes: int | None
     """Now, without the file cache."""
@@ -34,7 +34,7 @@ class OnlyMinors(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Hard limits of one attempt on this node; None is no limit."""
+    """Hard limits of one attempt on this node; None: no limit."""
 
     memory_bytes: int | None
     pids_max: int | None
@@ -51,40 +51,40 @@ class Limits:
 
 
 class CgroupTree(Protocol):
-    """Makes the groups of attempts below one base that belongs to this node agent."""
+    """Makes groups of attempts below one base that belongs to this agent."""
 
     @property
     def mode(self) -> Mode:
-        """The kind of the tree; `none` must be shown wherever limits are shown."""
+        """The kind of the tree. Every display of limits must show `none`."""
         ...
 
     @property
     def why(self) -> str:
-        """One line for people: the place of the base, or the reason why there is none."""
+        """One line for people: the base, or the reason why there is none."""
         ...
 
     @property
     def devices_open(self) -> str:
-        """Why device nodes cannot be kept from an attempt here; empty: they can be and are."""
+        """Why an attempt cannot be kept off device nodes here; empty: it can, and is."""
         ...
 
     @property
     def cores_open(self) -> str:
-        """Why an attempt cannot be kept on its cores here; empty: it can be and is."""
+        """Why an attempt cannot be bound to its cores here; empty: it can, and is."""
         ...
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         """Make the groups `name` with these limits and return them; empty in mode `none`.
 
-        A group that is left over from before is used again. Raises OSError when the kernel refuses
-        a limit; nothing is left behind then.
+        A leftover group is used again. OSError: the kernel refuses a limit, and nothing is left
+        behind.
         """
         ...
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
-        """The existing groups of attempts, by name, with groups that another agent made."""
+        """The existing groups of attempts by name, including those of an earlier agent."""
         ...
 
     def remove(self) -> None:
-        """Remove the groups that this tree made for itself. Groups with attempts stay."""
+        """Remove the tree's own groups. Groups with attempts stay."""
         ...

@@ -24,7 +24,7 @@ Attach = Callable[[Path, Iterable[OnlyMinors]], None]
 
 
 def make_dir(path: Path) -> None:
-    """Make one group; the kernel fills it. One that exists already is fine."""
+    """Make one group, if it does not exist; the kernel fills it."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o755)
 
@@ -32,10 +32,10 @@ def make_dir(path: Path) -> None:
 class V2Tree:
     """One directory per attempt below `base`/dlq/NODE, with memory, pids and cpu enabled.
 
-    v2 forbids processes in a group whose children have controllers. The processes in `base` itself
-    (the agent, its shims) therefore move to the leaf `base`/agent first. `base` must be delegated
-    to us. The root of a machine is exempt, and has threads of the kernel, which cannot be moved:
-    its processes stay.
+    v2 forbids processes in a group whose children have controllers. So the processes in `base`
+    itself (the agent, its shims) first move to the leaf `base`/agent. `base` must be delegated to
+    us. The root group of a machine is exempt, and has kernel threads that cannot be moved. Its
+    processes stay.
     """
 
     mode: Mode = "v2"
@@ -49,7 +49,7 @@ class V2Tree:
         attach: Attach = device_filter.attach,
         devices_open: str | None = None,
     ) -> None:
-        """Prepare the base; OSError when this user may not. `devices_open` None: find out."""
+        """Prepare the base. OSError: this user may not. `devices_open` None: find out."""
         self._make_dir = make_dir
         self._attach = attach
         self.devices_open = device_filter.obstacle() if devices_open is None else devices_open
@@ -87,7 +87,7 @@ class V2Tree:
         return _groups({"unified": self._parent})
 
     def remove(self) -> None:
-        """The leaf with the agent itself has to stay as long as the agent lives."""
+        """Remove the groups. The leaf with the agent stays as long as the agent lives."""
         _remove_parents((self._parent,))
 
     def _limit(self, leaf: Path, limits: Limits) -> None:
@@ -105,10 +105,10 @@ class V2Tree:
 
 
 class V1Tree:
-    """One directory per attempt in each hierarchy of use; on a hybrid host also one in the v2 tree.
+    """One directory per attempt in each useful hierarchy; on a hybrid host also one in the v2 tree.
 
     The v2 leaf has no controllers there, but gives `cgroup.kill` and a CPU meter. The freezer and
-    cpuacct are of no use beside it.
+    cpuacct are not needed beside it.
     """
 
     def __init__(
@@ -119,11 +119,13 @@ class V1Tree:
         make_dir: MakeDir = make_dir,
         every_kind: bool = False,
     ) -> None:
-        """`bases` maps a kind to the group that ours go below; OSError when this user may not.
+        """`bases`: kind -> the group below which ours are made. OSError: this user may not.
+
         `every_kind`: in every hierarchy, because an engine makes its own groups below.
         """
         self._make_dir = make_dir
         self._every_kind = every_kind
+        self._kill_seen = False
         self.mode: Mode = "hybrid" if "unified" in bases else "v1"
         self.devices_open = "" if "devices" in bases else "there is no devices controller"
         self.cores_open = "" if "cpuset" in bases else _NO_CPUSET
@@ -165,10 +167,16 @@ class V1Tree:
             unused.add("cpu")
         if not limits.cores:
             unused.add("cpuset")
-        beside = self._parents.get("unified")
-        if beside is not None and (beside / "cgroup.kill").exists():
+        if self._kills_whole():
             unused |= {"freezer", "cpuacct"}
         return unused
+
+    def _kills_whole(self) -> bool:
+        """Whether the v2 tree beside has `cgroup.kill`. A kernel that has it keeps it."""
+        beside = self._parents.get("unified")
+        if not self._kill_seen and beside is not None:
+            self._kill_seen = (beside / "cgroup.kill").exists()
+        return self._kill_seen
 
     def _limit(self, at: Mapping[str, Path], limits: Limits) -> None:
         if limits.memory_bytes is not None:
@@ -189,7 +197,7 @@ class V1Tree:
 
 
 class NoTree:
-    """No groups: no limits are enforced, and an attempt is its shim's process tree."""
+    """No groups: limits are not enforced, and an attempt is its shim's process tree."""
 
     mode: Mode = "none"
 
@@ -199,19 +207,20 @@ class NoTree:
         self.cores_open = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
-        """Make nothing. The limits are not kept: every display of limits must say so."""
+        """Make nothing. The limits are not enforced, and every display of limits must say so."""
         return ()
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
         return {}
 
     def remove(self) -> None:
-        """Nothing was made."""
+        """Nothing to remove."""
 
 
 def open_only(dirs: Iterable[CgroupDir], rules: Sequence[OnlyMinors]) -> None:
-    """Let these rules for device nodes hold in the groups of an attempt, in the place of those of
-    `create`. Groups that had none get none. May be repeated. Raises OSError.
+    """Replace the device rules of an attempt's groups; groups without rules stay so.
+
+    May be repeated. Raises OSError.
     """
     at = {each.kind: Path(each.path) for each in dirs}
     if "devices" in at:
@@ -233,13 +242,13 @@ def _groups(parents: Mapping[str, Path]) -> dict[str, tuple[CgroupDir, ...]]:
 
 
 def _refuse_unless_writable(parent: Path) -> None:
-    """A parent that another user's agent has made is there, but not ours."""
+    """OSError: the parent exists, but another user's agent has made it."""
     if not os.access(parent, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
 
 
 def _remove_parents(parents: Iterable[Path]) -> None:
-    """NODE first, then `dlq` above it, which stays while another node's agent uses it."""
+    """Remove NODE, then `dlq` above it, which stays while another node's agent uses it."""
     for parent in parents:
         for path in (parent, parent.parent):
             with suppress(OSError):
@@ -247,7 +256,7 @@ def _remove_parents(parents: Iterable[Path]) -> None:
 
 
 def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:
-    """Memory first, then memory+swap: the kernel wants the second never below the first."""
+    """Limit memory, then memory+swap, which the kernel never wants below the first."""
     write_existing(directory / "memory.limit_in_bytes", str(memory_bytes))
     with_swap = directory / "memory.memsw.limit_in_bytes"
     if with_swap.exists() and os.access(with_swap, os.W_OK):
@@ -255,7 +264,7 @@ def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:
 
 
 def _refuse_v1_devices(directory: Path, rules: Iterable[OnlyMinors]) -> None:
-    """Every minor but those of a rule, one by one: a list of refusals knows no exceptions."""
+    """Refuse every minor except those of a rule, one by one: v1 has no exceptions."""
     refusals = [
         f"c {rule.major}:{minor} rwm"
         for rule in rules
@@ -274,8 +283,8 @@ def _has_cpuset(base: Path) -> bool:
 
 
 def _as_above(group: Path) -> None:
-    """A new v1 cpuset has neither cores nor memory nodes, and then takes no process: it gets those
-    of the group above it.
+    """Give a new v1 cpuset the cores and memory nodes of its parent; it takes no
+    process without.
     """
     for name in ("cpuset.mems", "cpuset.cpus"):
         if (group / name).exists() and not (group / name).read_text().strip():

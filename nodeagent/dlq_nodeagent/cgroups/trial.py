@@ -1,7 +1,7 @@
-"""Tries once whether the kernel keeps what it takes: a process joins a group, and a rule holds.
+"""Tests once whether the kernel enforces its own groups: a process joins one, and a rule holds.
 
-Some sandboxed kernels accept rules of either version and enforce none. So the agent makes a group
-at its start, with a rule against a harmless device. A child joins it, and opens that device.
+Some sandboxed kernels accept rules and enforce none. So the agent makes a group at its start, with
+a rule against a harmless device. A child joins it, and opens that device.
 """
 
 import os
@@ -29,8 +29,8 @@ _CHILD = (
 
 
 def tried(tree: CgroupTree, dev: Path = Path("/dev")) -> CgroupTree:
-    """The tree, as far as it holds: `devices_open` says why rules do not; NoTree where no process
-    can join a group.
+    """The working part of the tree: `devices_open` says why rules fail; NoTree if no process can
+    join a group.
     """
     if not isinstance(tree, (V1Tree, V2Tree)):
         return tree
@@ -75,7 +75,7 @@ def _child(dirs: Sequence[CgroupDir], device: Path | None) -> tuple[int, str]:
 
 
 def _waited(pid: int) -> int:
-    """Its exit code; 3 for one that has not ended in time, and is killed."""
+    """The exit code; 3 for a child that did not end in time, and is killed."""
     process = os.pidfd_open(pid)
     try:
         ended, _, _ = select.select([process], [], [], _PATIENCE_S)

@@ -75,16 +75,20 @@ class FakeDevices:
     usages: dict[str, DeviceUsage] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     in_use: Callable[[], frozenset[int]] = frozenset
+    _devices: dict[str, Device] = field(init=False)
+
+    def __post_init__(self) -> None:
+        devices = map(self._device, range(self.spec.count))
+        self._devices = {device.uuid: device for device in devices}
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(self._device(index) for index in range(self.spec.count))
+        return tuple(self._devices.values())
 
     def usage(self, uuid: str) -> DeviceUsage:
-        if uuid not in {device.uuid for device in self.devices()}:
-            raise KeyError(uuid)
+        device = self._devices[uuid]
         if uuid in self.broken:
             raise DeviceFault(uuid, self.broken[uuid])
-        return self.usages.get(uuid) or self._scripted(self._index(uuid)).usage or _GIVEN_BACK
+        return self.usages.get(uuid) or self._scripted(device.index).usage or _GIVEN_BACK
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
         return tuple(self._vitals(device) for device in self.devices())
@@ -137,9 +141,6 @@ class FakeDevices:
         if self.spec.script is None or not self.spec.script.exists():
             return []
         return self.spec.script.read_text().splitlines()
-
-    def _index(self, uuid: str) -> int:
-        return next(device.index for device in self.devices() if device.uuid == uuid)
 
     def _device(self, index: int) -> Device:
         spec = self.spec

@@ -1,11 +1,9 @@
-"""The host's own facts, read once at start through psutil and /proc."""
+"""The host's own facts, read once at start."""
 
 import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -31,6 +29,6 @@ def read_host_facts(*, agent_version: str) -> HostFacts:
         hostname=platform.node(),
         boot_id=_BOOT_ID.read_text().strip(),
         cpu_count=len(os.sched_getaffinity(0)),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         agent_version=agent_version,
     )

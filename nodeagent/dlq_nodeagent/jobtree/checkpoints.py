@@ -24,14 +24,14 @@ _NUMBER = re.compile(r"(\d{1,18})(?=\D*\Z)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointWatch:
-    """The place and form of a job's checkpoints. Without a marker glob: directories that hold a
-    COMMITTED file.
+    """The place and form of a job's checkpoints.
 
-    A glob is relative to the directory; a part matches one level (`*`, `?`, `[...]`), and `**` any
-    number of directories, also none. Links are not followed, no path is deeper than eight levels,
-    and one look sees 10,000 entries at most. A match with a name of its own (`step-*.pt`) is the
-    checkpoint; one whose name is given (`*/done.json`) lies in it. A match counts once it has not
-    been written for `settle_s`, and only if it is newer than the floor (`floor_of_attempt`). An
+    Without a marker glob, checkpoints are directories with a COMMITTED file. A glob is relative to
+    the directory. A part matches one level (`*`, `?`, `[...]`), and `**` any number of directories,
+    also none. Links are not followed, no path is deeper than eight levels, and one look sees 10,000
+    entries at most. A match with a name of its own (`step-*.pt`) is the checkpoint. If its name is
+    fixed (`*/done.json`), the checkpoint is its directory. A match counts once it has not been
+    written for `settle_s`, and only if it is newer than the floor (`floor_of_attempt`). An
     unmodified script's directory outlives attempts.
     """
 
@@ -44,7 +44,7 @@ class CheckpointWatch:
 
 
 def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:
-    """The newest committed checkpoint by the time of its file system; None when there is none."""
+    """The newest committed checkpoint by file system time; None: there is none."""
     if watch.marker:
         return _newest_settled(watch, wall_s)
     found = max(_marked(watch), default=None)
@@ -63,9 +63,9 @@ def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoin
 def floor_of_attempt(watch: CheckpointWatch) -> int:
     """The floor for a coming attempt, in ns: all existing checkpoints, and this moment.
 
-    This moment too, because a file from before may get a name that matches later: submitit renames
-    its pickle once it knows the job's number. A save within one tick of its file system's clock
-    from here (milliseconds; a second on old ones) does not count.
+    This moment too, because an old file may get a matching name later: submitit renames its pickle
+    once it knows the job's number. A save within one tick of the file system's clock from here
+    (milliseconds; a second on old ones) does not count.
     """
     if not watch.marker:
         return 0
@@ -74,7 +74,7 @@ def floor_of_attempt(watch: CheckpointWatch) -> int:
 
 
 def _file_system_now_ns(directory: str) -> int:
-    """The clock that stamps files there, which may be a server's; 0 if nothing can be written."""
+    """The clock that stamps files there, perhaps a server's; 0: nothing can be written."""
     try:
         # Without a name where the file system knows such files, else deleted at once.
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
@@ -180,7 +180,7 @@ class _Listing:
 
 
 def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Names and facts of a directory's entries, links not followed; nothing when it is not one."""
+    """Names and facts of a directory's entries, links not followed; empty if it is no directory."""
     facts = _facts(directory)
     if facts is None or not stat.S_ISDIR(facts.st_mode):
         return
@@ -196,7 +196,7 @@ def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can travel: file names are bytes, and a job may use any."""
+    """Whether a name can be sent: file names are bytes, and a job may use any."""
     try:
         return name.isprintable() and bool(name.encode("utf-8"))
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Reads small files that any user may have written: no links, no devices, no surprises in size."""
+"""Reads small files that any user may have written: no links, no devices, no unexpected size."""
 
 import json
 import os
@@ -14,7 +14,7 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 @contextmanager
 def opened(name: str | Path, flags: int = DIRECTORY, *, at: int | None = None) -> Iterator[int]:
-    """A descriptor for as long as the block; `at` is the directory that `name` is in."""
+    """A descriptor for the time of the block; `at` is the directory of `name`."""
     descriptor = os.open(name, flags, dir_fd=at)
     try:
         yield descriptor
@@ -23,7 +23,7 @@ def opened(name: str | Path, flags: int = DIRECTORY, *, at: int | None = None) -
 
 
 def read_small(path: str, *, most_bytes: int) -> bytes | None:
-    """The file, or None when it is absent, no regular file, larger than that, or not readable."""
+    """The file; None: it is missing, no regular file, too large, or not readable."""
     try:
         with opened(path, FILE) as descriptor:
             facts = os.fstat(descriptor)
@@ -35,9 +35,10 @@ def read_small(path: str, *, most_bytes: int) -> bytes | None:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes; empty for anything else, however hostile. UTF-8 alone: for
-    another encoding Python would load a module with the rights of the file's user, and may not find
-    it.
+    """The JSON object in these bytes; empty for anything else, however hostile.
+
+    Only UTF-8 is accepted. For another encoding Python would load a module with the rights of the
+    file's user, and may not find it.
     """
     try:
         value = json.loads(content.decode("utf-8"))

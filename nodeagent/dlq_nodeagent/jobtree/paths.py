@@ -13,8 +13,10 @@ class PathRefused(UserMistake):
 
 
 def checked_path(path: str, what: str, roots: Sequence[str]) -> str:
-    """The path without doubled slashes and dots. PathRefused for anything but an absolute path
-    without `..` below one of `roots` (any, if there are none). Text only: nothing is opened.
+    """The path without doubled slashes and dots. It only looks at the text.
+
+    PathRefused: it is not absolute, has `..`, or is not below one of `roots` (any path, if there
+    are none).
     """
     try:
         check_absolute_path(path, what)
@@ -28,7 +30,7 @@ def checked_path(path: str, what: str, roots: Sequence[str]) -> str:
 
 
 def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
-    """Refuse a path whose links lead out of the roots. Call it with the user's rights."""
+    """PathRefused: links of the path lead out of the roots. Call it with the user's rights."""
     try:
         place = os.path.realpath(path)
     except OSError as error:  # of another user's process in /proc, say
@@ -37,11 +39,10 @@ def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
 
 
 def make_directory(path: str, what: str, mode: int = 0o755) -> None:
-    """Make a directory and its parents where they are missing. Call it with the user's rights.
-    Links are followed: it is for directories above which everything is the site's or the user's own
-    choice.
+    """Make a directory and its missing parents. Call it with the user's rights.
 
-    PathRefused when the user may not; OSError when the host cannot (a full disk, a lost server).
+    Links are followed: the levels above such directories are chosen by the site or the user.
+    PathRefused: the user may not. OSError: the host cannot (a full disk, a lost server).
     """
     try:
         os.makedirs(path, mode=mode, exist_ok=True)
@@ -50,7 +51,7 @@ def make_directory(path: str, what: str, mode: int = 0o755) -> None:
 
 
 def check_entered(path: str, what: str) -> None:
-    """Refuse a path that is no directory, or that the user may not enter; errors and rights as
+    """PathRefused: no directory, or the user may not enter it. Errors and rights are as for
     `make_directory`.
     """
     check_directory(path, what)
@@ -58,7 +59,7 @@ def check_entered(path: str, what: str) -> None:
 
 
 def check_directory(path: str, what: str) -> None:
-    """Refuse a path that is no directory; errors and rights as `make_directory`."""
+    """PathRefused: no directory. Errors and rights are as for `make_directory`."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError as error:
@@ -70,7 +71,7 @@ def check_directory(path: str, what: str) -> None:
 
 
 def refusal_of(error: OSError, text: str) -> Exception:
-    """The user's fault over a file as PathRefused with the text, or the host's."""
+    """The error as PathRefused with the text if it is the user's fault, else the host's error."""
     exit_code = exit_code_of(error.errno or 0)
     if exit_code is None:
         return UserFileFault(error.errno, error.strerror, error.filename)
@@ -78,7 +79,7 @@ def refusal_of(error: OSError, text: str) -> Exception:
 
 
 def is_below(place: str, roots: Sequence[str]) -> bool:
-    """Whether an absolute path lies below one of the roots; below any, if there are none."""
+    """Whether an absolute path lies below one of the roots; True without roots."""
     normal = [os.path.normpath(root) for root in roots]
     return not roots or any(os.path.commonpath((place, root)) == root for root in normal)
 

@@ -1,9 +1,9 @@
-"""Makes and checks the directories of a job's checkpoints, which lie where others may write too.
+"""Makes and checks the directories of a job's checkpoints, where other users may write nearby.
 
-All functions are to be called with the submitter's rights. They go from the base down by
-descriptors and follow no link. The site or the user chose the levels above the base. Below the base
-every level is the submitter's own, and nobody else may write to it. A checked path therefore stays
-right, and may be handed on.
+Call all functions with the submitter's rights. They go from the base down by descriptors and follow
+no link. The site or the user chose the levels above the base. Below the base every level belongs to
+the submitter, and no other user may write to it. So a checked path stays right, and may be handed
+on.
 """
 
 import os
@@ -29,16 +29,17 @@ class PlaceRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlaceOnDisk:
-    """The levels of one attempt below a base; none where the script has its own directory."""
+    """The levels of one attempt below a base; none if the script has its own directory."""
 
     base: str
     below: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, directory: str, base: str, *, whole: bool) -> "PlaceOnDisk":
-        """The place of a normal path. Without a base above it (an older master names none) its last
-        two levels are the job's. With `whole` no level is the job's, because the user has named all
-        of it.
+        """The place of a normal path.
+
+        Without a base above it (an old master names none) its last two levels are the job's. With
+        `whole` the user has named all of it, and no level is the job's.
         """
         if whole:
             return cls(directory)
@@ -51,7 +52,7 @@ class PlaceOnDisk:
 
 
 def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
-    """Make the missing levels and check all. Raises PlaceRefused, and as `make_directory`."""
+    """Make the missing levels and check all. PlaceRefused, or errors as for `make_directory`."""
     what = "the checkpoint directory"
     make_directory(place.base, what, mode)
     with _Walk(place.base, uid) as walk:
@@ -78,11 +79,11 @@ def is_theirs(place: PlaceOnDisk, uid: int) -> bool:
 
 
 def check_saved(path: str, base: str, uid: int) -> None:
-    """Refuse a checkpoint that another user may have made or changed. Each level below the base and
-    the checkpoint's own entries must be the submitter's, and links must stay inside the base.
-    PlaceRefused or OSError.
+    """PlaceRefused: another user may have made or changed the checkpoint. Also raises OSError.
 
-    It may be gone, as long as only the submitter can put another in its place.
+    Each level below the base and the checkpoint's own entries must be the submitter's, and links
+    must stay inside the base. It may be gone, as long as only the submitter can put another in its
+    place.
     """
     parts = _parts_below(path, base)
     with _Walk(base, uid) as walk:
@@ -101,8 +102,9 @@ def check_saved(path: str, base: str, uid: int) -> None:
 
 
 def base_of_saved(path: str, base: str, *, levels: int) -> str:
-    """The base that a checkpoint lies below: the named one, else its ancestor so many levels up. A
-    site may have moved its root since.
+    """The base above a checkpoint: the named one, else its ancestor so many levels up.
+
+    A site may have moved its root since.
     """
     if _parts_below(path, base):
         return base
@@ -151,7 +153,7 @@ class _Walk:
             os.chmod(name, mode | inherited, dir_fd=self._fd)
 
     def check(self, name: str) -> None:
-        """Refuse a file that is not the submitter's, or that others may write to."""
+        """PlaceRefused: a file is not the submitter's, or others may write to it."""
         path, facts = self._own(name)
         self._closed = self._closed or not facts.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
         if facts.st_mode & stat.S_IWOTH and not self._closed:
@@ -188,7 +190,7 @@ class _Walk:
             )
 
     def check_entries(self) -> None:
-        """Refuse entries of others and links that lead out of the base."""
+        """PlaceRefused: entries are others', or links lead out of the base."""
         for name, facts in self._entries():
             path = os.path.join(self.path, name)
             if facts.st_uid != self._uid:

@@ -1,9 +1,9 @@
-"""A job's own list of its steps: a text file in its directory, written by the program of rank 0.
+"""A job's list of its steps: a text file in its directory, written by the program of rank 0.
 
 The first line is `dlq-steps`, 1, and the numbers of dropped and of dropped failed steps. Once the
-batch script has ended, its memory and CPU time follow. Each other line is a step. Fields are
-divided by tabs. The file is the job's: garbage in it is refused whole, because its writer replaces
-it in one piece.
+batch script has ended, its memory and CPU time follow. Each other line is a step, with fields
+divided by tabs. The file is the job's. A malformed file is refused as a whole, because its writer
+always replaces it as a whole.
 """
 
 import re
@@ -31,11 +31,11 @@ _STATES = {"running": True, "ended": False}
 
 
 class StepsRefused(ValueError):
-    """The file is not a list of steps; says where."""
+    """The file is not a list of steps; the text says where."""
 
 
 def parse_steps(content: bytes) -> StepList:
-    """The steps in these bytes. StepsRefused for anything but a whole list, however hostile."""
+    """The steps in these bytes. StepsRefused: it is not a complete list, however hostile."""
     try:
         text = content.decode("ascii")
     except UnicodeDecodeError:
@@ -115,7 +115,7 @@ def _text(text: str, most: int) -> str:
 
 
 def _node_ids(text: str) -> tuple[str, ...]:
-    """The names; the last one of a list that fills its room may have been cut, and is left out."""
+    """The names. The last one of a full list may be cut off, and is left out."""
     names = text.split(",") if text else []
     if len(text) == _MOST_NODES_TEXT:
         names.pop()
@@ -125,7 +125,7 @@ def _node_ids(text: str) -> tuple[str, ...]:
 
 
 def _fitting(listed: StepList) -> StepList:
-    """As much of the list as a report may hold: running steps, and the newest of the others."""
+    """As much of the list as a report may hold: running steps, and the newest others."""
     left = MOST_TOLD_BYTES
     kept: list[WrittenStep] = []
     dropped: list[WrittenStep] = []

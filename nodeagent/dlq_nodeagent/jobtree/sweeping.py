@@ -1,9 +1,8 @@
-"""Clears the directory of a job that is over; leftovers would fill the node's disk for days.
+"""Clears the directory of a job that is over: leftovers would fill the node's disk for days.
 
-The directory is for beats and a few words (runtimes/process/layout.py), and it is kept with the log
-of its rank. A job that put more there, to fill the disk or for lack of a better place, does not
-keep it. The agent restarts: an end that it had not finished with is finished again, this too. The
-master and a silent line have no part in it.
+The directory is for beats and small files (runtimes/process/layout.py), and stays with the log of
+its rank. Larger files in it are deleted. A restarted agent repeats an end that it had not finished,
+this included. The master and a silent line have no part in it.
 """
 
 import os
@@ -19,10 +18,11 @@ _MOST = 100_000  # names in one sweep; further names are set aside with the dire
 
 
 def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
-    """Delete all of it but plain files at its top that take less than that (0: none is kept); False
-    if a part is still there. The sweep works by descriptors, so that a concurrent rename cannot
-    lead it through a link. A directory of another owner than `job_dir` stays. Its user may have
-    moved it here from a shared place, and root would delete files that the user must not delete.
+    """Delete all but small plain files at its top (0: all); False: a part is left.
+
+    It works by descriptors, so that a concurrent rename cannot lead it through a link. A directory
+    of another owner than `job_dir` stays. Its user may have moved it here from a shared place, and
+    root would delete files that the user must not delete.
     """
     try:
         top = os.open(job_dir, DIRECTORY)

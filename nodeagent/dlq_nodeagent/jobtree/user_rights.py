@@ -1,9 +1,9 @@
-"""Touches files with the rights of a job's user, inside the agent's own process.
+"""Opens files with the rights of a job's user, inside the agent's own process.
 
-Linux keeps file system ids and supplementary groups per thread, and leaving uid 0 as file system id
+Linux keeps file system ids and supplementary groups per thread. Leaving uid 0 as the file system id
 drops the capabilities that override permissions. So no path that a user controls is ever opened as
-root, also where root is squashed (NFS), and nothing is forked. A thread that is started meanwhile
-inherits the rights: start none inside the block.
+root, even if root is squashed (NFS), and nothing is forked. A thread that is started in the block
+inherits the rights, so start none.
 """
 
 import contextlib
@@ -27,10 +27,9 @@ class UserRights:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Inside the block, this thread opens files as the user. Must not be left by another
-        thread.
+        """Inside the block, this thread opens files as the user. Leave it in the same thread.
 
-        Raises PermissionError when the agent may not become that user.
+        PermissionError: the agent may not become that user.
         """
         if os.getuid() != 0 or self.uid == 0:
             if self.uid != os.getuid():

@@ -1,4 +1,4 @@
-"""The environment of a job: its own variables, and above them dlq's."""
+"""The environment of a job: its own variables, and dlq's, which override them."""
 
 import os
 import sys
@@ -118,7 +118,7 @@ def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 
 
 def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> Mapping[str, str]:
-    """Defaults of torchrun's options; flags that the user gives still win."""
+    """Defaults of torchrun's options; the user's flags still win."""
     if launch.live:
         return live_torchrun(launch, len(devices), files.job_dir)
     address, port = _rendezvous(launch)
@@ -137,9 +137,10 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> M
 
 
 def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """The present and possible numbers of GPUs of an elastic job. DLQ_BATCH_SCALE is the factor of
-    each GPU's work against the request. It keeps the batch of all GPUs the same, or makes it fit
-    into the smaller memory of this node's GPUs.
+    """The present and possible numbers of GPUs of an elastic job.
+
+    DLQ_BATCH_SCALE is the factor of each GPU's work relative to the request. It keeps the batch of
+    all GPUs the same, or fits it into the smaller memory of this node's GPUs.
     """
     if not launch.sizes and not launch.gpu_memory_bytes:
         return {}
@@ -167,8 +168,9 @@ def _compat(
     now_s: float,
     cluster: str,
 ) -> Mapping[str, str]:
-    """Another scheduler's variables, for a job that asks for them and for no other: frameworks that
-    find them behave otherwise (Lightning ignores SIGTERM).
+    """Another scheduler's variables, only for a job that asks for them.
+
+    Frameworks that find them behave differently (Lightning ignores SIGTERM).
     """
     if launch.compat != COMPAT:
         return {}
@@ -178,7 +180,7 @@ def _compat(
 
 
 def _check(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """A check is a program of the agent's own package, and is run by the agent's interpreter."""
+    """A check is a program of the agent's own package, and the agent's interpreter runs it."""
     if CHECK not in launch.environment:
         return {}
     ours = {"PATH": f"{os.path.dirname(sys.executable)}:{DEFAULT_PATH}"}

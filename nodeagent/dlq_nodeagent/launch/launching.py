@@ -66,7 +66,7 @@ _DEFAULT_INTERPRETER = ("/bin/sh",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
-    """Makes a rank's needs ready; opens everything below a user's paths as that user."""
+    """Prepares all that a rank needs; opens everything below a user's paths as that user."""
 
     rules: LaunchRules
     devices: Sequence[Device]
@@ -90,8 +90,10 @@ class Launching:
         ports: tuple[int, ...] = (),
         taken: frozenset[int] = frozenset(),
     ) -> Preparation:
-        """Directories, ports, script and plan; or the reason, for the user, why it cannot run here.
-        `ports` are those of its earlier start, `taken` those of other ranks. Raises ImageWanted.
+        """Prepare directories, ports, script and plan; or return why it cannot run here, for the
+        user.
+
+        `ports`: those of its earlier start; `taken`: those of other ranks. Raises ImageWanted.
         """
         try:
             ports = ports_for(launch, port_count(launch), kept=ports, taken=taken)
@@ -108,7 +110,7 @@ class Launching:
         return Preparation(plan=plan, floor_mtime_ns=floor_mtime_ns, ports=ports)
 
     def rights_of(self, launch: Launch) -> UserRights:
-        """The rights for touching its files; PermissionError for uid 0 in disguise."""
+        """The rights for opening its files. PermissionError: another name for uid 0."""
         if self.rules.run_as == "self":
             return UserRights(os.getuid(), os.getgid(), tuple(os.getgroups()))
         if launch.uid == 0 or launch.gid == 0:
@@ -118,7 +120,7 @@ class Launching:
         return UserRights(launch.uid, launch.gid, launch.groups)
 
     def devices_of(self, launch: Launch) -> tuple[Device, ...]:
-        """The devices that the launch names; LaunchRefused for one that this node lacks."""
+        """The devices that the launch names. LaunchRefused: this node lacks one."""
         have = {device.index: device for device in self.devices}
         missing = [index for index in launch.gpu_indexes if index not in have]
         if missing:
@@ -126,11 +128,11 @@ class Launching:
         return tuple(have[index] for index in launch.gpu_indexes)
 
     def own_only(self, launch: Launch) -> str:
-        """Why a suspended rank may come back to its own GPUs only; empty: to others as well.
+        """Why a suspended rank may come back to its own GPUs only; empty: also to others.
 
         Programs that it starts later read the variables of its start, and so name the GPUs that it
-        left. They are kept off these where each job has device nodes of its own. A container has
-        the nodes of its start, and steps of Slurm's start at any time.
+        left. They are kept off these if each job has device nodes of its own. But a container has
+        the nodes of its start, and Slurm's steps may start at any time.
         """
         if launch.container is not None:
             return "it is a container"
@@ -149,7 +151,7 @@ class Launching:
             self.containers.abandon(key)
 
     def forget(self, key: RankKey) -> None:
-        """Delete the script of a rank that is over; no effect without one."""
+        """Delete the script of a rank that is over, if it has one."""
         self._script_path(key).unlink(missing_ok=True)
         if self.containers is not None:
             self.containers.forget(key)
@@ -252,7 +254,7 @@ class Launching:
         )
 
     def _memory_bytes(self, launch: Launch) -> int | None:
-        """As it asked. A job without GPUs that did not has what its cores bring."""
+        """The requested memory. A job without GPUs and without a request gets that of its cores."""
         share = len(launch.core_indexes) * self.cores.memory_bytes
         return launch.memory_limit_bytes or share or None
 
@@ -274,7 +276,7 @@ class Launching:
         container: ContainerPlan | None,
         cwd: str,
     ) -> tuple[dict[str, str], ContainerPlan | None]:
-        """Both as the rank shall have them, with the traffic profiler where it is ordered."""
+        """Command and environment of the rank, with the traffic profiler if it is ordered."""
         image: dict[str, str] = {}
         if container is not None:
             environment = inside_container(launch, environment)
@@ -316,7 +318,7 @@ class Launching:
 
 
 def refusal(error: BaseException) -> Preparation:
-    """The report on a rank that failed to be prepared with this error."""
+    """The report on a rank that could not be prepared because of this error."""
     cause, full = cause_of(error), lacks_room(error)
     match error:
         case UserMistake():
@@ -333,18 +335,18 @@ def refusal(error: BaseException) -> Preparation:
 
 
 def umask_of(launch: Launch) -> int:
-    """As it was submitted; that of a client that says nothing is the usual one."""
+    """The submitted umask; the usual one for a client that says none."""
     said = UMASK.of(launch.fields)
     return USUAL_UMASK if said is None else said
 
 
 def soft_limits_of(launch: Launch) -> Mapping[str, int]:
-    """The limits that it was submitted with; a word that is none of them is passed over."""
+    """The submitted soft limits; invalid words are ignored."""
     return {name: value for name, value in launch.soft_limits.items() if name in NAMES}
 
 
 def place_of(launch: Launch) -> PlaceOnDisk:
-    """The place of this attempt's checkpoints. A directory that a script names is one whole."""
+    """The place of this attempt's checkpoints. A directory that a script names is used as it is."""
     directory = os.path.normpath(launch.checkpoint_directory)
     named = bool(launch.checkpoint_marker) and directory == os.path.normpath(
         launch.checkpoint_base or directory
@@ -361,7 +363,9 @@ def base_of(launch: Launch) -> str:
 
 
 def _not_theirs(launch: Launch, text: str) -> Exception:
-    """A place that is not its user's alone: the user's fault if they named it, else the site's."""
+    """The refusal of a place that is not its user's alone: the user's fault if they named it, else
+    the site's.
+    """
     return (
         PathRefused(text)
         if launch.checkpoint_named
@@ -422,7 +426,7 @@ def _signal(launch: Launch) -> int:
 
 
 def _write_script(path: Path, text: str, rights: UserRights) -> None:
-    """Put a script where only its user can read it; our own directory, so as ourselves."""
+    """Write a script that only its user can read; in our own directory, so with our rights."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -433,8 +437,10 @@ def _write_script(path: Path, text: str, rights: UserRights) -> None:
 
 
 def check_account(launch: Launch, run_as: str) -> None:
-    """LaunchRefused when the user's name and uid are not one account on this node: the uid belongs
-    to another user now. A node that knows neither uses its users map alone (shim/users.c).
+    """LaunchRefused: the user's name and uid are not one account on this node.
+
+    The uid may belong to another user now. A node that knows neither uses its users map alone
+    (shim/users.c).
     """
     if run_as != "submitter" or not launch.user:
         return

@@ -1,7 +1,7 @@
 """torchrun's variables for a job whose nodes come and go (docs/using/elastic-live.md).
 
-Its elastic rendezvous, c10d, finds the members. Each time a node joins or leaves, all workers end
-and start again, and the torchruns stay. Tried with PyTorch 2.13.
+torchrun's elastic rendezvous, c10d, finds the members. Each time a node joins or leaves, all
+workers end and start again, and the torchruns stay. Tried with PyTorch 2.13.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _LAST_CALL = 3
 
 
 def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
-    """Defaults of torchrun's options; flags that the user gives still win."""
+    """Defaults of torchrun's options; the user's flags still win."""
     rank, each = launch.key.node_rank, max(1, gpus)
     fewest, most = (max(1, size // each) for size in (launch.sizes[0], launch.sizes[-1]))
     conf = {
@@ -61,18 +61,17 @@ _FAILURES_OF_OTHERS = 6
 
 
 def may_fail_to_join(rank: Rank, now_s: float) -> bool:
-    """Whether it has joined so lately that its workers are watched."""
+    """Whether it has joined so recently that its workers are watched."""
     started_s = rank.started_s
     lately = started_s is not None and now_s < started_s + JOINING_S
     return rank.launch.joins and rank.state is RankState.RUNNING and lately
 
 
 def stop_of_a_failure(rank: Rank, failures: int, blames_others: Callable[[], bool]) -> Stop | None:
-    """The stop for a rank that cannot join, so that the master hears of it; None: it is not that
-    far. `blames_others`: whether its output says that others have gone.
+    """The stop for a rank that cannot join, so that the master is told; None: too early.
 
-    Left alone, all would start their workers again until its restarts are used up, and none would
-    train.
+    `blames_others`: whether its output says that others have gone. Left alone, all ranks would
+    restart their workers until the restarts are used up, and none would train.
     """
     if failures < _FAILURES or (failures < _FAILURES_OF_OTHERS and blames_others()):
         return None

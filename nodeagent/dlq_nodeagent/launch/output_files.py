@@ -1,7 +1,7 @@
-"""The files that a rank's output is copied into: their names, and the program that writes them.
+"""The files into which a rank's output is copied: their names, and the program that writes them.
 
 `dlq-output` (shim/output) is the rank's main process and runs as the job. So a restart or a silence
-of agent and master changes nothing, and the kernel judges the paths by the user's own rights.
+of agent and master changes nothing, and the kernel checks the paths with the user's own rights.
 """
 
 import os
@@ -16,14 +16,15 @@ from dlq_common.text.output_patterns import (
     is_of_each_rank,
 )
 from dlq_nodeagent.launch.programs import program_at, program_mount
+from dlq_nodeagent.launch.slurm import COMPAT
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.shim.binary import OUTPUT_NAME
 
 
 def output_files(launch: Launch, cwd: str) -> tuple[str, ...]:
-    """The absolute paths for stdout and stderr; one: they share a file; empty: there is none, or
-    nothing but /dev/null.
+    """The absolute paths for stdout and stderr; one: they share a file; empty: none, or only
+    /dev/null.
     """
     patterns = [STDOUT.of(launch.fields), STDERR.of(launch.fields)]
     if patterns[0] is None and patterns[1] is not None:
@@ -40,7 +41,7 @@ def output_files(launch: Launch, cwd: str) -> tuple[str, ...]:
 def with_output_files(
     launch: Launch, words: tuple[str, ...], cwd: str, state_dir: Path | None
 ) -> tuple[str, ...]:
-    """The words that start a rank: those of `dlq-output`, if it has output files."""
+    """The command of a rank, with `dlq-output` before it if it has output files."""
     files = output_files(launch, cwd)
     if not files:
         return words
@@ -55,14 +56,17 @@ def output_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
 
 
 def _open_mode(launch: Launch) -> str:
-    """As asked; else the first attempt begins the file anew, and later ones go on in it.
+    """The requested mode. By default the first attempt truncates the file, and later ones append.
 
-    A directory with the job's number in its name cannot stand before the submission: it is made.
+    A directory with the job's number in its name cannot exist before the submission, so it is made.
+    A file that cannot be opened ends a job for Slurm by the signal that Slurm shows then.
     """
     patterns = (STDOUT.of(launch.fields), STDERR.of(launch.fields))
     made = any("%" in os.path.dirname(pattern) for pattern in patterns if pattern is not None)
     mode = OPEN_MODE.of(launch.fields) or ("truncate" if launch.key.attempt == 1 else "append")
-    return f"{mode},mkdir" if made else mode
+    # A container's first process would end with 128 more than the signal.
+    signals = launch.compat == COMPAT and launch.container is None
+    return mode + (",mkdir" if made else "") + (",slurm" if signals else "")
 
 
 def _names(launch: Launch) -> OutputNames:

@@ -19,11 +19,11 @@ def ports_for(
     taken: Collection[int] = (),
     is_free: Callable[[int], bool] | None = None,
 ) -> tuple[int, ...]:
-    """`count` free ports without a listener that no other rank here was promised; its earlier ones
-    (`kept`) if they are still free. Ports that every node was given (`node_ports`) stay.
+    """`count` ports without a listener that no other rank here was promised.
 
-    Raises LaunchRefused when there are too few. Nothing keeps a stranger from taking one before the
-    job listens: the job then fails, and its next attempt gets others.
+    Its earlier ones (`kept`) are used if they are still free. Ports that every node was given
+    (`node_ports`) stay. LaunchRefused: there are too few. Another program may take one before the
+    job listens. The job then fails, and its next attempt gets others.
     """
     if launch.node_ports:
         return launch.node_ports[launch.key.node_rank]
@@ -46,7 +46,7 @@ def ports_for(
 
 
 def listenable(port: int) -> bool:
-    """Whether a listener could bind there on all addresses, of either family."""
+    """Whether a listener could bind there on all addresses of both families."""
     return all(_binds(family, port) for family in (socket.AF_INET, socket.AF_INET6))
 
 

@@ -1,4 +1,6 @@
-"""The main processes of our own that ranks may have, where every user's job can start them."""
+"""Our own programs that may be a rank's main process, installed where every user's job can start
+them.
+"""
 
 import os
 import stat
@@ -11,9 +13,9 @@ from dlq_nodeagent.shim.binary import ShimMissing, ensure_program
 
 
 def install_program(state_dir: Path, program: Path) -> None:
-    """Copy a program to where every user can start it, if dlq itself lies in a directory that is
-    closed to them. OSError when that cannot be written. Ranks that run keep the file that they were
-    started from.
+    """Copy a program to where every user can start it, if dlq's own directory is closed to them.
+
+    OSError: it cannot be written. Running ranks keep the file from which they were started.
     """
     if not program.is_file() or _is_open_to_all(program):
         return
@@ -27,7 +29,7 @@ def install_program(state_dir: Path, program: Path) -> None:
 
 
 def program_at(name: str, state_dir: Path | None) -> str:
-    """The path at which every user's job can start it; LaunchRefused where it was not built."""
+    """The path at which every user's job can start it. LaunchRefused: it was not built."""
     try:
         program = ensure_program(name)
     except ShimMissing as missing:

@@ -1,5 +1,6 @@
-"""Slurm's variables for a job with `compat = "slurm"`, as its batch script finds them. Those of a
-task are made by `srun` (shim/steps).
+"""Slurm's variables for a job with `compat = "slurm"`, as its batch script finds them.
+
+`srun` sets those of a task (shim/steps).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"
 
 
 def task_counts(launch: Launch, devices: tuple[Device, ...]) -> tuple[int, ...]:
-    """The tasks of each node in rank order: as asked, else one for each GPU."""
+    """The tasks of each node in rank order: as requested, else one for each GPU."""
     nodes = max(1, len(launch.node_ids))
     total = TASKS.of(launch.fields)
     if total is None:
@@ -25,7 +26,7 @@ def task_counts(launch: Launch, devices: tuple[Device, ...]) -> tuple[int, ...]:
 
 
 def _rooms(launch: Launch, nodes: int) -> tuple[int, ...]:
-    """How many tasks each node has cores or GPUs for."""
+    """The number of tasks for which each node has cores or GPUs."""
     cores, gpus = launch.node_core_counts, launch.node_gpu_counts
     each = (CPUS_PER_TASK if cores else GPUS_PER_TASK).of(launch.fields) or 1
     widths = cores or gpus
@@ -33,7 +34,7 @@ def _rooms(launch: Launch, nodes: int) -> tuple[int, ...]:
 
 
 def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
-    """Tasks for each node: in turn while there is room, and in turn beyond that. None is lost."""
+    """Tasks for each node: in turn while there is room, and in turn beyond that."""
     counts = [0] * len(rooms)
     while left := total - sum(counts):
         open_ = [at for at, room in enumerate(rooms) if counts[at] < room] or range(len(rooms))
@@ -47,9 +48,10 @@ def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
 def slurm_environment(
     launch: Launch, devices: tuple[Device, ...], *, user: str, uid: int, now_s: float, cluster: str
 ) -> dict[str, str]:
-    """The variables that a rank finds before any `srun`, which changes PROCID and LOCALID for each
-    task. With several tasks on a node the rank's own values are those of its first one. `now_s` is
-    UTC.
+    """The variables that a rank finds before any `srun`, which sets PROCID and LOCALID for each
+    task.
+
+    With several tasks on a node the rank's own values are those of its first task. `now_s` is UTC.
     """
     rank, counts = launch.key.node_rank, task_counts(launch, devices)
     nodes, hosts = len(counts), _listed(launch.node_ids)
@@ -90,14 +92,15 @@ def slurm_environment(
 
 
 def _listed(hosts: Sequence[str]) -> str:
-    """Slurm's short form, `gpu[1-4]`, where it keeps their order: the first one has rank 0."""
+    """Slurm's short form, `gpu[1-4]`, if it keeps their order: the first one has rank 0."""
     short = compress(hosts)
     return short if expand(short) == list(hosts) else ",".join(hosts)
 
 
 def _tasks(launch: Launch, counts: Sequence[int]) -> Mapping[str, str]:
-    """The tasks, as far as they were asked for, since `srun` takes them for options. Slurm counts
-    cores where they follow from the nodes.
+    """The tasks, as far as they were requested, since `srun` takes them for options.
+
+    Slurm counts cores where they follow from the nodes.
     """
     if TASKS_IMPLIED.of(launch.fields):
         each = CPUS_PER_TASK.of(launch.fields) or 1
@@ -130,8 +133,10 @@ def _limits(launch: Launch, counts: Sequence[int], now_s: float) -> Mapping[str,
 
 
 def _cpus_per_node(launch: Launch, counts: Sequence[int]) -> tuple[int, ...]:
-    """Its cores on each node. A job with GPUs has its limit, else as many as its tasks need: it
-    shares the others by the number of its GPUs.
+    """Its cores on each node.
+
+    A job with GPUs has its limit, else as many as its tasks need; it shares the others by the
+    number of its GPUs.
     """
     if launch.node_core_counts:
         return launch.node_core_counts

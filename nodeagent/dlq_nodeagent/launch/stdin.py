@@ -1,7 +1,7 @@
-"""The stdin of rank 0 where it is a client's: the program that brings it, and how to reach that.
+"""The stdin of rank 0 if a client brings it: the program that passes it on, and how to reach that.
 
 `dlq-stdin` (shim/stdin) runs the rank's program and is part of the job. So a restart or a silence
-of agent and master ends nothing, and the client comes again.
+of agent and master ends nothing, and the client comes back.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def _is_clients(launch: Launch) -> bool:
 def with_stdin(
     launch: Launch, words: tuple[str, ...], *, job_dir: str, state_dir: Path | None
 ) -> tuple[str, ...]:
-    """The words that start a rank: those of `dlq-stdin`, if its stdin is a client's."""
+    """The command of a rank, with `dlq-stdin` before it if its stdin is a client's."""
     if not _is_clients(launch):
         return words
     program = program_at(STDIN_NAME, state_dir)
@@ -31,7 +31,7 @@ def with_stdin(
 
 
 def stdin_environment(launch: Launch, state_dir: Path | None) -> Mapping[str, str]:
-    """The variable with the program by which the client's bytes come in (`attach`)."""
+    """The variable with the program through which the client's bytes arrive (`attach`)."""
     return {VARIABLE: program_at(STDIN_NAME, state_dir)} if _is_clients(launch) else {}
 
 

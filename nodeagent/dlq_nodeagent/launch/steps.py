@@ -2,7 +2,7 @@
 
 `batch` (shim/steps) is the main process of every rank. On the first node it runs the batch script,
 on the others it only serves steps: `srun` reaches all nodes of its job without any daemon. So a
-restart of the agent or the master, or its silence, changes nothing for steps that run.
+restart or a silence of the agent or the master changes nothing for running steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _SCRIPT = "script"  # a value of signal_to
 
 
 def install_stand_ins(state_dir: Path) -> None:
-    """Put Slurm's programs where jobs find them. OSError when that cannot be written; without
+    """Put Slurm's programs where jobs find them. OSError: they cannot be written. Without
     `dlq-steps` only the others.
     """
     try:
@@ -37,15 +37,18 @@ def install_stand_ins(state_dir: Path) -> None:
 
 
 class StartPlace(NamedTuple):
-    """The working directory of a rank as it asked, and the one in which it starts."""
+    """The requested working directory of a rank, and the one in which it starts."""
 
     wanted: str
     directory: str
 
 
 def start_of(launch: Launch, cwd: str, what: str, roots: Sequence[str]) -> StartPlace:
-    """As in Slurm a rank starts in /tmp where its user cannot enter its own directory. PathRefused
-    where this node does not allow that, and for other jobs. Call it with the user's rights.
+    """The directories of a rank. As in Slurm it starts in /tmp if its user cannot enter its own
+    one.
+
+    PathRefused: this node does not allow that, or the job is not for Slurm. Call it with the user's
+    rights.
     """
     try:
         check_entered(cwd, what)
@@ -63,7 +66,7 @@ def with_batch(
     state_dir: Path | None,
     start: StartPlace,
 ) -> tuple[str, ...]:
-    """The words that start a rank; LaunchRefused where this node has no stand-ins.
+    """The command of a rank, with `batch` before it. LaunchRefused: this node has no stand-ins.
 
     A script starts its steps itself, by `srun`. A command is a step of its own, with one process
     for each task of all nodes.
@@ -88,14 +91,14 @@ def with_batch(
 
 
 def step_port_count(launch: Launch) -> int:
-    """Ports of a rank at which the other nodes of its job ask it for steps."""
+    """Ports of a rank at which other nodes of its job ask it for steps."""
     return 1 if launch.compat == COMPAT and _spans_nodes(launch) else 0
 
 
 def step_environment(
     launch: Launch, devices: tuple[Device, ...], state_dir: Path | None
 ) -> Mapping[str, str]:
-    """Variables that tell `batch` of its rank and the others, and where Slurm's programs are."""
+    """Variables that tell `batch` its rank and the others, and where Slurm's programs are."""
     if launch.compat != COMPAT or state_dir is None:
         return {}
     ours = {"DLQ_SLURM_BIN": str(_place(state_dir) / "bin")}
@@ -130,8 +133,9 @@ def stand_ins_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]
 
 
 def _spans_nodes(launch: Launch) -> bool:
-    """Whether one batch script has several nodes. A job that is resized live has a script on each:
-    its nodes come and go.
+    """Whether one batch script has several nodes.
+
+    A job that is resized live has a script on each node, since its nodes come and go.
     """
     return len(launch.node_ids) > 1 and not launch.live
 

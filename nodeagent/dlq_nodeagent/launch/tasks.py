@@ -1,4 +1,4 @@
-"""The processes of one rank on this node: one process, one for each GPU, or workers and servers."""
+"""The processes of one rank on this node: one, one for each GPU, or workers and servers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,20 +28,20 @@ class Task:
 
 
 def port_count(launch: Launch) -> int:
-    """Ports of a rank: for the rendezvous, for each worker or server, and for steps."""
+    """The number of ports of a rank: for the rendezvous, each worker or server, and steps."""
     rendezvous = 1 if launch.key.node_rank == 0 else 0
     return rendezvous + len(_roles_here(launch)) + step_port_count(launch)
 
 
 def with_own_ports(launch: Launch, ports: tuple[int, ...]) -> Launch:
-    """A launch on one node alone needs no other node's ports: the ports found here are enough."""
+    """The launch with the ports found here, if it is on one node and needs no other node's."""
     if not ports or launch.node_ports or len(launch.node_ids) > 1:
         return launch
     return replace(launch, master_port=ports[0], node_ports=(ports,))
 
 
 def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
-    """The tasks of this node; empty: it is one process, told by node alone."""
+    """The tasks of this node; empty: one process, which knows only its node."""
     if launch.worker_count:
         return _role_tasks(launch, devices)
     if launch.launch_mode == PER_GPU:
@@ -57,10 +57,10 @@ def with_tasks(
     words_at: str,
     state_dir: Path | None = None,
 ) -> tuple[str, ...]:
-    """The words that start a rank: those of `dlq-tasks`, if it has several processes. It tells of
-    them in the job's own directory `words_at`.
+    """The command of a rank, with `dlq-tasks` before it if it has several processes.
 
-    A restart of the agent or the master does not touch it, and silence ends it as any main process.
+    `dlq-tasks` reports them in the job's own directory `words_at`. A restart of the agent or the
+    master does not touch it. Silence ends it like any main process.
     """
     tasks = tasks_of(launch, devices)
     if not tasks:
@@ -122,7 +122,7 @@ class _Place:
 
 
 def _places(launch: Launch) -> tuple[_Place, ...]:
-    """Every worker and server. Workers go where their GPUs are, servers round the nodes."""
+    """Every worker and server. Workers are where their GPUs are, servers are dealt to the nodes."""
     counts = launch.node_gpu_counts or (len(launch.gpu_indexes),)
     each = max(1, sum(counts) // max(1, launch.worker_count))
     wanted = [("worker", node) for node, count in enumerate(counts) for _ in range(count // each)]
@@ -191,7 +191,7 @@ def _address(launch: Launch, place: _Place) -> str:
 
 
 def _port(launch: Launch, place: _Place) -> int:
-    """0 as long as the ports of all nodes are not known: nothing is started with that."""
+    """The port; 0 while the ports of all nodes are not known, with which nothing is started."""
     if len(launch.node_ports) <= place.node_rank:
         return 0
     rendezvous = 1 if place.node_rank == 0 else 0

@@ -22,8 +22,8 @@ LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024  # a welcome holds the scripts of all 
 
 
 class KnownIdentity(NamedTuple):
-    """An identity that was checked, and the facts of its certificate: to check it takes a library
-    of many megabytes.
+    """A checked identity, and the facts of its certificate. The check needs a library of many
+    megabytes.
     """
 
     stored: StoredIdentity
@@ -34,8 +34,9 @@ class KnownIdentity(NamedTuple):
 
 @dataclass(slots=True)
 class Channels:
-    """Opens channels with the present identity on disk, so that a renewal needs no restart. They go
-    to the master that is taken for the leader. `address`: all masters, with commas.
+    """Opens channels with the present identity on disk, so that a renewal needs no restart.
+
+    They go to the presumed leader. `address`: all masters, separated by commas.
     """
 
     address: str
@@ -48,12 +49,13 @@ class Channels:
 
     @property
     def count(self) -> int:
-        """How many masters are configured."""
+        """The number of configured masters."""
         return self.address.count(",") + 1
 
     def known(self) -> KnownIdentity:
-        """The node's present identity with its facts, as `identity`. Raises also Unauthenticated,
-        for a certificate of another kind of cluster.
+        """The node's present identity with its facts, as `identity`.
+
+        Also raises Unauthenticated, for a certificate of another kind of cluster.
         """
         identity = self.identity()
         if self._known is None or self._known.stored != identity:
@@ -64,7 +66,7 @@ class Channels:
         return self._known
 
     def identity(self) -> StoredIdentity:
-        """The node's identity; ConfigError, with the remedy, without an identity."""
+        """The node's identity. ConfigError, with the remedy: it has none."""
         known = self._known
         if known is not None and read_identity(self.identity_dir) == known.stored:
             return known.stored
@@ -77,11 +79,11 @@ class Channels:
         return identity
 
     def trust_digest(self) -> str:
-        """Of the CA certificates by which the node knows its master."""
+        """The digest of the CA certificates by which the node knows its master."""
         return hashlib.sha256(self.identity().ca).hexdigest()
 
     def open(self) -> grpc.aio.Channel:
-        """A channel of its own connection: bytes of logs never stand before a heartbeat."""
+        """A channel with its own connection, so that bytes of logs never delay a heartbeat."""
         identity = self.identity()
         credentials = grpc.ssl_channel_credentials(
             root_certificates=identity.ca,
@@ -92,8 +94,10 @@ class Channels:
         return grpc.aio.secure_channel(self.masters.address, credentials, options=options)
 
     async def on_leader(self, ask: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
-        """Ask the master that leads: one after another, until one does not refuse as a standby or
-        stay away. Raises AioRpcError of the last. `ask` may be repeated.
+        """Ask the leading master: one after another, until one neither refuses as a standby nor is
+        away.
+
+        AioRpcError: that of the last one. `ask` may be repeated.
         """
         for left in reversed(range(self.count)):
             address = self.masters.address
@@ -108,7 +112,7 @@ class Channels:
 
 
 def join_channel(address: str, ca: bytes) -> grpc.aio.Channel:
-    """A channel to the join port: the server proves itself, the client has nothing to show yet."""
+    """A channel to the join port: the server proves its identity, the client has none yet."""
     credentials = grpc.ssl_channel_credentials(root_certificates=ca)
     return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
 
@@ -140,10 +144,10 @@ _OF_SEVERAL = [
 
 
 def hang_up(call: Any) -> None:
-    """End a call of grpc.aio, and let go of its connection.
+    """End a call of grpc.aio, and free its connection.
 
     After a failed write grpc.aio takes the call for done, and `cancel` does nothing. Its core would
-    wait for ever, and would hold the connection. A call and the generator of its messages hold each
+    wait for ever, and hold the connection. A call and the generator of its messages hold each
     other, and with them the connection's socket, until Python looks at all old objects.
     """
     call.cancel()

@@ -1,7 +1,7 @@
-"""The certificate of a node: it joins by token, and renews with its present certificate.
+"""The certificate of a node: it joins with a token, and renews with its present certificate.
 
-The library that makes certificates is loaded with the first one: an agent that serves mostly does
-without it for weeks.
+The library that makes certificates is loaded at the first use, which is mostly weeks after the
+start.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ class Joined:
 
 
 async def join(address: str, token_text: str, *, wished_node_id: str, state_dir: Path) -> Joined:
-    """Trade a token for a node certificate and store it in `state_dir`. `address`: one master's.
+    """Exchange a token for a node certificate and store it in `state_dir`. `address`: one master's.
 
-    The server is believed only if it presents the CA that the token pins. The key is made here and
-    never leaves. May be repeated with the same token when an answer was lost. The request is kept
-    until it is answered, and the master knows it again. Raises DlqError.
+    The server is trusted only if it presents the CA that the token pins. The key is made here and
+    never leaves. May be repeated with the same token when an answer was lost: the request is kept
+    until it is answered, and the master recognises it. Raises DlqError.
     """
     from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
 
@@ -92,7 +92,7 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
 async def join_any(
     addresses: str, token_text: str, *, wished_node_id: str, state_dir: Path
 ) -> Joined:
-    """Join by the first master that leads; a standby is Unavailable, and so is one that is away."""
+    """Join by the first leading master. Unavailable: all are standbys or away."""
     *others, last = split_addresses(addresses)
     ask = partial(join, token_text=token_text, wished_node_id=wished_node_id, state_dir=state_dir)
     for address in others:
@@ -107,7 +107,7 @@ async def persist(
     clock: Clock,
     pause_s: float = _AGAIN_S,
 ) -> Joined:
-    """Try to join again while the master does not answer; Unavailable after `patience_s`."""
+    """Repeat the join while the master does not answer; Unavailable after `patience_s`."""
     end_s = clock.boottime_s() + patience_s
     while True:
         try:
@@ -119,7 +119,7 @@ async def persist(
 
 
 def _kept_request(state_dir: Path, wished_node_id: str) -> "KeyAndRequest":
-    """The key and request of an unanswered join, or new ones, kept before they are used."""
+    """The key and request of an unanswered join, or new ones, stored before they are used."""
     from dlq_common.identity.pki import KeyAndRequest, new_key_and_csr
 
     path = state_dir / _REQUEST_FILE
@@ -135,7 +135,7 @@ def _kept_request(state_dir: Path, wished_node_id: str) -> "KeyAndRequest":
 
 
 def stored_address(state_dir: Path) -> str | None:
-    """The API address that the master gave at the join; None before."""
+    """The API address that the master gave at the join; None: not joined yet."""
     try:
         return (state_dir / ADDRESS_FILE).read_text("ascii").strip() or None
     except FileNotFoundError:
@@ -143,10 +143,10 @@ def stored_address(state_dir: Path) -> str | None:
 
 
 class RenewalWish:
-    """The master's word that this node is to renew at once: the cluster's CA changes.
+    """The master's order that this node renews at once, because the cluster's CA changes.
 
-    It comes with heartbeats. All nodes hear it in the same seconds, so each waits for a random part
-    of `spread_s`.
+    It comes with heartbeats. All nodes hear it within seconds, so each waits for a random part of
+    `spread_s`.
     """
 
     def __init__(self, channels: Channels, spread_s: float = 0.0) -> None:
@@ -155,7 +155,7 @@ class RenewalWish:
         self._heard = asyncio.Event()
 
     def hear(self, reply: wire_agent.HeartbeatReply) -> None:
-        """Take the word of one answer."""
+        """Note the order in one answer."""
         if not reply.trust_digest:
             return
         wanted = reply.renewal_wanted
@@ -163,7 +163,9 @@ class RenewalWish:
             self._heard.set()
 
     async def wait(self, longest_s: float) -> bool:
-        """Until there is one, or the time is over; whether there is one, which is then taken."""
+        """Wait for an order, or until the time is over; whether there is one, which is
+        then taken.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._heard.wait(), longest_s)
         if not self._heard.is_set():
@@ -177,10 +179,10 @@ class RenewalWish:
 
 
 async def renew_if_due(channels: Channels, clock: Clock, *, wanted: bool = False) -> bool:
-    """Renew at two thirds of the certificate's life, or because the master wants it; returns
-    whether it did. Raises DlqError.
+    """Renew at two thirds of the certificate's life, or on the master's order; whether it did.
 
-    The name stays; the key is new. The old identity stays in place until the new one is on disk.
+    Raises DlqError. The name stays; the key is new. The old identity stays in place until the new
+    one is on disk.
     """
     known = channels.known()
     if not wanted and not is_near_end(known.not_after_s, clock.now_s()):
@@ -210,8 +212,10 @@ async def keep_renewed(
     wish: RenewalWish | None = None,
     renewed: Callable[[], object] = lambda: None,
 ) -> None:
-    """Look every ten minutes, and when the master wishes it, for ever. A failure is logged and
-    tried again. `renewed`: hears of a renewal that the master wished.
+    """Check every ten minutes, and on the master's order, for ever.
+
+    A failure is logged and tried again. `renewed` is called after a renewal that the master
+    ordered.
     """
     wish, wanted = wish or RenewalWish(channels), False
     while True:
@@ -230,7 +234,7 @@ async def keep_renewed(
 
 
 def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> "CertifiedIdentity":
-    """The identity that a certificate proves. Raises Unauthenticated if it is not ours."""
+    """The identity that a certificate proves. Unauthenticated: it is not ours."""
     from dlq_common.identity.pki import Role, belongs_together, is_signed_by, parse_identity
 
     who = parse_identity(identity.certificate)
@@ -244,7 +248,7 @@ def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> "Certifi
 
 
 def _must_be_read(answer: object) -> None:
-    """Unavailable for an answer that is no message: gRPC hands over None in its place."""
+    """Unavailable: the answer is no message. gRPC returns None for it."""
     if answer is None:
         raise Unavailable("the master's answer cannot be read")
 

@@ -1,4 +1,4 @@
-"""Sends a rank's output to the master when it asks: by a stream and a connection of its own."""
+"""Sends a rank's output to the master on demand, by a stream and a connection of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +26,7 @@ log = get_logger("nodeagent.relay")
 
 
 class LogRelay:
-    """Answers OpenLog commands. Never waits for anything the session waits for."""
+    """Answers OpenLog commands. It never delays the session."""
 
     def __init__(self, channels: Channels, runtime: Runtime) -> None:
         self._channels = channels
@@ -34,7 +34,7 @@ class LogRelay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
-        """Start one transfer; returns at once. See the port in errands.py."""
+        """Start one transfer and return at once. See the port in errands.py."""
         if len(self._tasks) >= 2 * _MOST_AT_ONCE:
             log.warning("relay_dropped", relay_id=order.relay_id[:40])
             return  # a refusal costs a connection too, and a sound master never asks for so many
@@ -74,9 +74,9 @@ async def log_pieces(
     *,
     wait: Callable[[], "asyncio.Future[None] | asyncio.Task[None]"],
 ) -> AsyncIterator[wire.PushLogRequest]:
-    """The output from the wanted offset on, then one last message.
+    """The output from the offset on, then one last message. A negative offset counts from the end.
 
-    A negative offset counts from the end. With `follow`, until the rank has ended and all is said.
+    With `follow`, until the rank has ended and all is sent.
     """
     try:
         offset = _first_offset(order.offset, runtime.read_log(handle, 0, 0).end)

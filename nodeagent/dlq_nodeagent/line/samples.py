@@ -1,7 +1,7 @@
-"""Profiles of this agent for operators: by a stream and a connection of its own, as output goes.
+"""Profiles of this agent for operators, by a stream and a connection of its own, as for output.
 
-Sampling ends with its stream: at the end of the caller, of the master, or of a silent line. An
-agent that stops or is killed takes the samples along.
+Sampling ends with its stream: with the caller, the master, or the line. An agent that stops or is
+killed loses the samples.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = get_logger("nodeagent.samples")
 
 
 class SampleSender:
-    """Answers OpenSamples commands. Never waits for anything the session waits for."""
+    """Answers OpenSamples commands. It never delays the session."""
 
     def __init__(self, channels: Channels, clock: Clock) -> None:
         self._channels = channels
@@ -42,7 +42,7 @@ class SampleSender:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, order: OpenSamples) -> None:
-        """Start one profile, or its refusal; returns at once."""
+        """Start one profile, or its refusal, and return at once."""
         if len(self._tasks) >= _MOST_AT_ONCE:
             log.warning("samples_refused", user=order.user)
             return
@@ -51,7 +51,7 @@ class SampleSender:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all of them now."""
+        """End all profiles."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -95,7 +95,7 @@ class SampleSender:
             await call.write(piece)
 
     def _profiles(self) -> OwnProfiles:
-        """Made when first needed: an agent that nobody profiles does without these modules."""
+        """Made on demand: an agent without profiles does not load these modules."""
         if self._made is None:
             from dlq_common.daemon.profiles import OwnProfiles
 

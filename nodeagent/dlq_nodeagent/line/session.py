@@ -26,7 +26,7 @@ log = get_logger("nodeagent.session")
 
 
 class Listener(Protocol):
-    """The receiver of session events: the core."""
+    """Receives session events: the core."""
 
     def opened(self) -> None: ...
 
@@ -78,8 +78,9 @@ class GrpcTransport:
             self._task = None
 
     def dial_anew(self) -> None:
-        """End the stream, so that the next one shows the present certificate. The core hears that
-        it was closed, and dials at once.
+        """End the stream, so that the next one shows the present certificate.
+
+        The core is told that it was closed, and dials at once.
         """
         if self._task is not None:
             self._task.cancel()
@@ -93,7 +94,9 @@ class GrpcTransport:
             )
 
     async def _live(self) -> None:
-        """A stream from its dialling to its end; says `closed` unless it was closed from here."""
+        """A stream from its dialling to its end; reports `closed` unless it was closed
+        from here.
+        """
         me, address = asyncio.current_task(), self._channels.masters.address
         self._heard = False
         try:
@@ -114,8 +117,10 @@ class GrpcTransport:
         return _DIAL_S if self._channels.count == 1 else _DIAL_OF_SEVERAL_S
 
     def _turn_from(self, address: str, error: BaseException) -> None:
-        """Dial another master next, where this one does not lead or does not answer. One that was
-        heard gets one more try: thousands of agents must not go to a standby that is taking over.
+        """Dial another master next, if this one does not lead or does not answer.
+
+        A master that has answered before gets one more try. Thousands of agents must not go to a
+        standby while it takes over.
         """
         told = from_rpc_error(error, address) if isinstance(error, grpc.aio.AioRpcError) else None
         if told is not None and is_not_leader(told):

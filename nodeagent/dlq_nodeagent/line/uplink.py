@@ -46,7 +46,7 @@ class Contact(Protocol):
     """Stores the time of the last contact over restarts of the agent (shim/contact.py)."""
 
     def boottime_s(self) -> float | None:
-        """Boottime of the last contact in this boot; None when there was none."""
+        """Boottime of the last contact in this boot; None: there was none."""
         ...
 
     def renew(self, boottime_s: float) -> None:
@@ -64,8 +64,10 @@ class ReconnectConfig:
 
 
 class Reconnect:
-    """The wait before each try. After a lost session: one short wait, then one within the jitter,
-    so that thousands of agents do not return in one second. Later waits double, up to a cap.
+    """The wait before each try.
+
+    After a lost session: one short wait, then one within the jitter, so that thousands of agents do
+    not return in one second. Later waits double, up to a cap.
     """
 
     def __init__(self, settings: ReconnectConfig, rng: random.Random) -> None:
@@ -150,7 +152,7 @@ class Uplink:
         return float("inf") if last_s is None else self._clock.boottime_s() - last_s
 
     def tick(self) -> None:
-        """Do the work that is due: dial, beat, or give up a stream that does not answer."""
+        """Do the due work: dial, send a heartbeat, or give up a stream that does not answer."""
         now_s = self._clock.boottime_s()
         match self.state:
             case LinkState.DOWN if now_s >= self._dial_at_s:
@@ -166,7 +168,7 @@ class Uplink:
                     self._beat(now_s)
 
     def next_due_s(self) -> float:
-        """Boottime at which `tick` has something to do if nothing arrives before."""
+        """Boottime at which `tick` has work if nothing arrives before."""
         match self.state:
             case LinkState.DOWN:
                 return self._dial_at_s

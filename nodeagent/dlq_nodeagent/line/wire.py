@@ -1,13 +1,13 @@
 """Messages of dlq.v1 to and from the agent's own values; the only place that knows both.
 
 A value has its message's fields by name, with three rules. Seconds (`grace_s`) are a Duration
-(`grace_duration`). A key is the names of a job and of a node's rank. A message with one list alone
-is that list.
+(`grace_duration`). A key is the names of a job and of a node's rank. A message with only a list is
+that list.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -74,10 +74,11 @@ _AT_LAUNCH = tuple(
 )
 """Fields of a job that its launch may have, each with the field of JobSpec that it lies in."""
 _POSITIVE = frozenset({"heartbeat_s", "ttl_s", "hold_s"})
+_Put = Callable[[Any, Any], None]
 
 
 class BadMessage(ValueError):
-    """The master said something that makes no sense; the session is given up."""
+    """The master sent a message that makes no sense; the session is given up."""
 
 
 def node_facts(
@@ -92,8 +93,8 @@ def node_facts(
     cores: JobCores = NO_CORES,
     suspend_bytes: int = 0,
 ) -> wire.NodeFacts:
-    """The facts of this machine for a Hello. `suspend_bytes`: how much GPU memory of suspended jobs
-    it may hold.
+    """The facts of this machine for a Hello. `suspend_bytes`: the most GPU memory of suspended jobs
+    that it may hold.
     """
     listed = list(devices)
     facts = wire.NodeFacts(
@@ -138,42 +139,64 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
 def _fill(message: Message, value: object) -> None:
     """Set a message's fields to the value's parts. A part that is None stays unset."""
     kind: Any = type(value)
-    unsaid = _unsaid(kind, message.DESCRIPTOR)
-    for name in _names(kind):
+    for name, silent, put in _puts(kind, message.DESCRIPTOR):
         part = getattr(value, name)
-        if part is None or name in _NOT_SENT or (not part and name in unsaid):
-            continue
-        if isinstance(part, RankKey):
-            _set(message, "job_id", part.job_id)
-            _set(message, "node_rank", part.node_rank)
-        elif isinstance(part, values.ProfileFound):
-            _fill(message, part)
-        else:
-            _set(message, _field_name(name), part)
+        if part if silent else part is not None:
+            put(message, part)
 
 
-def _set(message: Any, name: str, part: Any) -> None:
+@cache
+def _puts(kind: Any, descriptor: Descriptor) -> tuple[tuple[str, bool, _Put], ...]:
+    """The parts of a value that are sent, and how each is put into its message. The word between
+    says whether it stays out while it is empty, as do lists, and scalars without presence.
+    """
+    by_name = descriptor.fields_by_name
+    found = [(name, by_name.get(_field_name(name))) for name in _names(kind)]
+    return tuple(
+        (name, field is not None and not field.has_presence, _put_of(name, field))
+        for name, field in found
+        if name not in _NOT_SENT
+    )
+
+
+def _put_of(name: str, field: FieldDescriptor | None) -> _Put:
+    """Without a field of its name, a part has its own fields in the same message."""
+    if name == "key":
+        return _put_key
+    return _fill if field is None else partial(_put, field)
+
+
+def _put_key(message: Any, key: RankKey) -> None:
+    message.job_id, message.node_rank = key.job_id, key.node_rank
+
+
+def _put(field: FieldDescriptor, message: Any, part: Any) -> None:
+    name, inner = field.name, field.message_type
     if name in _FREE_WORDS:
         part = _fit(part) if isinstance(part, str) else [_fit(line) for line in part]
-    field = message.DESCRIPTOR.fields_by_name[name]
+    if inner is None and not field.is_repeated:
+        setattr(message, name, _scalar(field, part))
+        return
     target = getattr(message, name)
-    if field.is_repeated and field.message_type is not None:
+    if inner is None:
+        target.extend(part)
+    elif field.is_repeated:
         for each in part:
             _fill(target.add(), each)
-    elif field.is_repeated:
-        target.extend(part)
     elif name.endswith("_duration"):
         target.CopyFrom(to_duration(part))
-    elif isinstance(part, Phase):
-        setattr(message, name, wire.RankPhase.Value(f"RANK_PHASE_{part.name}"))
-    elif field.message_type is None:
-        setattr(message, name, part.encode() if field.type == FieldDescriptor.TYPE_BYTES else part)
-    elif type(part) is tuple:
-        target.SetInParent()
-        _set(target, field.message_type.fields[0].name, part)
     else:
         target.SetInParent()
-        _fill(target, part)
+        if type(part) is tuple:
+            _put(inner.fields[0], target, part)
+        else:
+            _fill(target, part)
+
+
+def _scalar(field: FieldDescriptor, part: Any) -> Any:
+    if isinstance(part, Phase):
+        return wire.RankPhase.Value(f"RANK_PHASE_{part.name}")
+    return part.encode() if field.type == FieldDescriptor.TYPE_BYTES else part
 
 
 def _fit(words: str) -> str:
@@ -184,9 +207,9 @@ def _fit(words: str) -> str:
 
 
 def decode(message: wire.SessionResponse) -> FromMaster | None:
-    """One message of the stream; None for one of a later version that this agent does not know.
+    """One message of the stream; None: a later version's message that this agent does not know.
 
-    Raises BadMessage for a message without a meaning.
+    BadMessage: it makes no sense.
     """
     body = message.WhichOneof("body")
     if body is None:
@@ -219,7 +242,7 @@ def _value_of(message: Message) -> Any:
 
 
 def _parts_of(kind: type, message: Any) -> dict[str, Any]:
-    """The value's parts that the message has; an unset one that may be unset is None."""
+    """The value's parts that the message has. An unset optional one is None."""
     descriptor = message.DESCRIPTOR
     parts = dict(_unsaid_parts(kind, descriptor))
     said = {field.name for field, _ in message.ListFields()}
@@ -271,7 +294,7 @@ def _launch(launch: wire.LaunchCommand) -> values.Launch:
 
 
 def _of_the_table(spec: job_pb2.JobSpec) -> dict[str, Any]:
-    """Fields that a launch takes over as they are; missing ones have the record's default."""
+    """Fields that a launch takes over unchanged; missing ones have the record's default."""
     named: dict[str, Any] = {}
     others: dict[str, Any] = {}
     said = {field.name for field, _ in spec.ListFields()}
@@ -308,7 +331,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 @cache
 def _fields_of(kind: Any, descriptor: Descriptor) -> tuple[tuple[str, FieldDescriptor | None], ...]:
-    """The parts of a value that a message has, each with its field; a key has many."""
+    """The parts of a value that a message has, each with its field; a key has several."""
     by_name = descriptor.fields_by_name
     found = [(name, by_name.get(_field_name(name))) for name in _names(kind)]
     return tuple((name, field) for name, field in found if name == "key" or field is not None)
@@ -316,21 +339,13 @@ def _fields_of(kind: Any, descriptor: Descriptor) -> tuple[tuple[str, FieldDescr
 
 @cache
 def _unsaid_parts(kind: Any, descriptor: Descriptor) -> Mapping[str, Any]:
-    """The parts of a value whose message says nothing."""
+    """The parts of a value whose message is unset."""
     empty = GetMessageClass(descriptor)()
     return {
         name: _part(empty, name, field)
         for name, field in _fields_of(kind, descriptor)
         if field is not None and name not in _POSITIVE
     }
-
-
-@cache
-def _unsaid(kind: Any, descriptor: Descriptor) -> frozenset[str]:
-    """The parts that say nothing while they are empty: scalars without presence, and lists."""
-    by_name = descriptor.fields_by_name
-    told = {name: by_name.get(_field_name(name)) for name in _names(kind)}
-    return frozenset(name for name, it in told.items() if it is not None and not it.has_presence)
 
 
 @cache

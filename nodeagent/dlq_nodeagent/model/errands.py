@@ -1,6 +1,6 @@
-"""Slow things done outside the agent's core: a job's own files, and drivers that may hang.
+"""Slow work outside the agent's core: a job's own files, and drivers that may hang.
 
-The core sends an errand and goes on; the answer comes back as a call on the core.
+The core sends an errand and goes on; the answer comes back as a call of the core.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareOrder:
-    """Make the needs of a rank ready before its start, with ports that no other rank has."""
+    """Prepare all that a rank needs before its start, with ports that no other rank has."""
 
     launch: Launch
     ports: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class PrepareOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """The result of preparing: a plan to start and the floor for markers, or the refusal."""
+    """The result: a plan to start and the floor for markers, or the refusal."""
 
     plan: LaunchPlan | None = None
     floor_mtime_ns: int = 0
@@ -55,9 +55,9 @@ class Preparation:
 class LookOrder:
     """Look at a rank's checkpoints; with RELEASE at its GPUs instead.
 
-    `settled` says that no process writes any more, so that a marker need not be watched for a
-    while. `given_out`: GPUs that the rank has left before its end, and that other ranks of this
-    node have by now.
+    `settled`: no process writes any more, so that a marker need not be watched for a while.
+    `given_out`: GPUs that the rank has left before its end, and that other ranks of this node have
+    now.
     """
 
     launch: Launch
@@ -80,9 +80,10 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The result of a look. `released` is None unless asked for, and False also when that look
-    failed; then `held_by` says why, or names a GPU that is not free. A look at checkpoints that
-    failed has seen none.
+    """The result of a look.
+
+    `released` is None without a look at its GPUs, and False also if that look failed. `held_by`
+    says why, or names a GPU that is not free. A failed look at checkpoints has found none.
     """
 
     checkpoint: SeenCheckpoint | None = None
@@ -101,10 +102,11 @@ class ReadOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Take a rank off its GPUs (`out`), or bring it back. `held`: the bytes of GPU memory that the
-    other suspended ranks of this node have in the host's memory. `pids`: its processes that are on
-    record as those that leave, or have left, with `nbytes` of GPU memory. `came_from`: it left
-    these GPUs, and comes back to those of its launch; empty: the same.
+    """Take a rank off its GPUs (`out`), or bring it back.
+
+    `held`: bytes of GPU memory of this node's other suspended ranks in host memory. `pids`: its
+    recorded processes that leave, or have left, with `nbytes` of GPU memory. `came_from`: the GPUs
+    that it left, if it comes back to others; empty: the same ones.
     """
 
     launch: Launch
@@ -118,10 +120,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveResult:
-    """How a move ended. `found`: it has not begun, as these processes are to be on record before,
-    with their `nbytes`. `own_only`: why the rank may come back to its own GPUs only; empty: to
-    others as well. `refusal`: it stays where it was, in words. `broken`: it can neither run nor be
-    brought back, in words.
+    """The end of a move.
+
+    `found`: it has not begun, because these processes must be recorded first, with their `nbytes`.
+    `own_only`: why the rank may come back to its own GPUs only; empty: also to others. `refusal`:
+    it stays where it was, in words. `broken`: it can neither run nor be brought back, in words.
     """
 
     nbytes: int = 0
@@ -133,16 +136,17 @@ class MoveResult:
 
 
 class Errands(Protocol):
-    """The port to which the core sends its errands. Calls return at once; at most one of a kind per
-    rank is under way at a time (the core sees to it).
+    """The port to which the core sends its errands. Calls return at once.
+
+    The core has at most one errand of a kind per rank under way.
     """
 
     def prepare(self, order: PrepareOrder) -> None:
-        """Answered by `core.prepared`; a long one says `core.preparing` meanwhile."""
+        """Answered by `core.prepared`; a long preparation calls `core.preparing` meanwhile."""
         ...
 
     def abandon(self, key: RankKey) -> None:
-        """The rank shall not start: its wait for a preparation is ended, and answered."""
+        """The rank is not to start: its preparation is ended, and answered."""
         ...
 
     def look(self, order: LookOrder) -> None:
@@ -154,12 +158,14 @@ class Errands(Protocol):
         ...
 
     def look_at_gpus(self, number: int) -> None:
-        """Answered by `core.gpus_seen`, once for all looks that are under way."""
+        """Answered by `core.gpus_seen`, once for all looks under way."""
         ...
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str, /) -> None:
-        """Send output to the master by its own stream. Without a handle there is no output:
-        `never_ran` says why, in its place; when that is empty, say that the rank is unknown.
+        """Send output to the master by its own stream.
+
+        Without a handle there is no output: `never_ran` says why. If that is empty, say that the
+        rank is unknown.
         """
         ...
 
@@ -168,13 +174,14 @@ class Errands(Protocol):
         ...
 
     def run_inside(self, order: OpenExec, handle: Handle | None, /) -> None:
-        """Run a command inside a rank, which the master tells by its own stream. Without a handle:
-        say that the rank does not run.
+        """Run a command inside a rank; the master sends it by its own stream.
+
+        Without a handle: answer that the rank does not run.
         """
         ...
 
     def tidy(self, key: RankKey) -> None:
-        """The rank is forgotten: drop the preparation's files in the agent's own directories."""
+        """The rank is forgotten: delete its preparation's files in the agent's own directories."""
         ...
 
     def read_profile(self, order: ReadOrder) -> None:
@@ -182,8 +189,9 @@ class Errands(Protocol):
         ...
 
     def look_at_traffic(self, launch: Launch, since_s: float) -> None:
-        """Always answered by `core.traffic_seen(key, TrafficLook | None)`. `since_s`: the instant
-        of the look before, on the boot's clock.
+        """Always answered by `core.traffic_seen(key, TrafficLook | None)`.
+
+        `since_s`: the boottime of the last look.
         """
         ...
 

@@ -1,11 +1,11 @@
-"""How the GPUs of this node are, as a heartbeat tells it: plain values."""
+"""The state of this node's GPUs in a heartbeat: plain values."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSymptom:
-    """Something wrong with a GPU: a message of the driver with its age, or a present state."""
+    """A fault of a GPU: a message of the driver with its age, or a present state."""
 
     code: str
     detail: str = ""
@@ -14,9 +14,9 @@ class GpuSymptom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
-    """The load of a GPU over a span. Samples cover `seen_s` of it; of the rest nothing is known.
+    """The load of a GPU over a span; samples cover `seen_s` of it.
 
-    The figures of power and clock are None where the driver does not say.
+    The figures of power and clock are None if the driver does not give them.
     """
 
     span_s: float
@@ -29,7 +29,7 @@ class GpuLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealth:
-    """One GPU by its index; figures are None where the driver does not say."""
+    """One GPU by its index; figures are None if the driver does not give them."""
 
     index: int
     symptoms: tuple[GpuSymptom, ...] = ()

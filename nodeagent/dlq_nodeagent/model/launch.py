@@ -1,4 +1,4 @@
-"""The needs of one rank of one attempt, in a container or not, checked when the value is made."""
+"""All that one rank of one attempt needs, with or without a container, checked at construction."""
 
 import re
 import signal as signals
@@ -78,7 +78,7 @@ _MIB = 1024 * _KIB
 
 
 class RankKey(NamedTuple):
-    """Names one rank of one attempt on this node; written `17.2.0` (job, attempt, node rank)."""
+    """One rank of one attempt on this node; written `17.2.0` (job, attempt, node rank)."""
 
     job_id: str
     attempt: int
@@ -88,12 +88,12 @@ class RankKey(NamedTuple):
         return f"{self.job_id}.{self.attempt}.{self.node_rank}"
 
     def numbers(self) -> tuple[int, int, int]:
-        """The order of keys: by number, not by text."""
+        """The sort key: by number, not by text."""
         return int(self.job_id), self.attempt, self.node_rank
 
     @classmethod
     def parse(cls, text: str) -> "RankKey":
-        """Read `17.2.0`; anything but three plain decimal integers is refused.
+        """Parse `17.2.0`. ValueError: anything but three plain decimal integers.
 
         One number has one spelling (no sign, no leading zero), because the text names directories.
         """
@@ -110,11 +110,11 @@ class RankKey(NamedTuple):
 class LaunchPlan:
     """One rank to start. Durations are seconds; sizes are bytes; ids are numeric.
 
-    `run_as="self"`: the job runs as the agent's own user, `uid` must be that user.
-    `run_as="submitter"`: the agent is root and the shim drops to `uid`/`gid`/`groups` after
-    checking them against the root-owned users map (shim/README.md); uid 0 is never accepted.
-    `allow_root` is the development flag that lets `run_as="self"` run as uid 0.
-    `env` is everything the job gets: nothing of the agent's environment is passed on.
+    `run_as="self"`: the job runs as the agent's own user, and `uid` must be that user.
+    `run_as="submitter"`: the agent is root, and the shim drops to `uid`/`gid`/`groups` after
+    checking them against the root-owned users map (shim/README.md). uid 0 is never accepted. The
+    development flag `allow_root` lets `run_as="self"` run as uid 0. `env` is the job's whole
+    environment: nothing of the agent's is passed on.
     """
 
     job_id: str

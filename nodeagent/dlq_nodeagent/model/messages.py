@@ -1,6 +1,6 @@
-"""Messages between the agent and the master, as plain values; durations are seconds.
+"""Messages between the agent and the master as plain values; durations are seconds.
 
-`line/wire.py` turns these into the messages of dlq.v1 and back, field by field of the same name.
+`line/wire.py` converts them to messages of dlq.v1 and back, field by field with the same name.
 """
 
 from collections.abc import Mapping
@@ -68,14 +68,14 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProfileOrder:
-    """Record a rank's traffic until so long after its start."""
+    """Record a rank's traffic until some time after its start."""
 
     window_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Run one rank. Idempotent by its key: a known one is reported again, never started again."""
+    """Run one rank. Idempotent by its key: a known rank is reported again, never started again."""
 
     key: RankKey
     fence: Fence
@@ -170,7 +170,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Send a signal to the main process of a rank; "" = that of its notice."""
+    """Send a signal to the main process of a rank; "": that of its notice."""
 
     key: RankKey
     fence: Fence
@@ -188,7 +188,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """Take a rank off its GPUs without a save; `number` rises with every order of this kind."""
+    """Take a rank off its GPUs without a save; `number` rises with every such order."""
 
     key: RankKey
     fence: Fence
@@ -197,8 +197,9 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Bring a suspended rank back to its GPUs; `number` likewise. `gpu_indexes`: its GPUs from now
-    on; empty: the same as before.
+    """Bring a suspended rank back to its GPUs; `number` rises likewise.
+
+    `gpu_indexes`: its GPUs from now on; empty: the same as before.
     """
 
     key: RankKey
@@ -209,7 +210,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
-    """Send the output of a rank through the relay of that name."""
+    """Send the output of a rank through the relay with that name."""
 
     relay_id: str
     key: RankKey
@@ -219,11 +220,12 @@ class OpenLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenExec:
-    """Run a command inside a rank, for the relay of that name. With an address: take it up for a
-    caller who comes through the relay process beside the master, which the ticket opens.
-    `relay_caller`: the SHA-256 of the caller's certificate, hexadecimal. `relay_key`: the resume
-    key of that command; "": the master does not tell it. `relay_over`: the caller of the line with
-    this ticket does not come back.
+    """Run a command inside a rank, for the relay with that name.
+
+    With an address: take the command up for a caller at the relay process beside the master, with
+    the ticket. `relay_caller`: the SHA-256 of the caller's certificate, hexadecimal. `relay_key`:
+    the resume key of that command; "": the master does not give it. `relay_over`: the caller of the
+    line with this ticket does not come back.
     """
 
     relay_id: str
@@ -238,7 +240,7 @@ class OpenExec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSamples:
-    """Take a profile of this agent, for the relay of that name."""
+    """Take a profile of this agent, for the relay with that name."""
 
     relay_id: str
     sample_s: float
@@ -247,7 +249,7 @@ class OpenSamples:
 
 @dataclass(frozen=True, slots=True)
 class LookAtGpus:
-    """Look at all GPUs of the node now; `number` is said back."""
+    """Look at all GPUs of the node now; the answer repeats `number`."""
 
     number: int
 
@@ -259,7 +261,7 @@ Order = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something to do, answered by one CommandResult with the same sequence."""
+    """An order, answered by one CommandResult with the same sequence."""
 
     sequence: int
     epoch: int
@@ -268,6 +270,8 @@ class Command:
 
 TAKES_STEPS = "steps"
 """The feature of a master that takes a StepsReport."""
+REPORTS_ANSWER = "reports-answer"
+"""The feature of a master that takes a report of a rank for the answer to its launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,10 +297,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The heartbeat of that sequence was answered: the agent was in contact when it sent it.
+    """The answer to the heartbeat with this sequence: the agent had contact when it sent that.
 
-    All ranks hold out `hold_extension_s` longer than they were launched with; `hold_revision` names
-    this word on it.
+    All ranks survive `hold_extension_s` more silence than they were launched with; `hold_revision`
+    numbers this order.
     """
 
     sequence: int
@@ -306,14 +310,14 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class ReportAck:
-    """Reports up to that sequence are on the master's disk."""
+    """Reports up to this sequence are on the master's disk."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileAck:
-    """The evidence of that rank need not be sent again."""
+    """The evidence of this rank need not be sent again."""
 
     key: RankKey
     fence: Fence
@@ -321,7 +325,7 @@ class ProfileAck:
 
 @dataclass(frozen=True, slots=True)
 class StepsAck:
-    """The steps of that report need not be told again."""
+    """The steps of this report need not be sent again."""
 
     key: RankKey
     fence: Fence
@@ -359,7 +363,7 @@ class SuspensionFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """An event of one rank, `age_s` ago; the master judges its meaning for the attempt."""
+    """An event of one rank, `age_s` ago; the master decides what it means for the attempt."""
 
     sequence: int
     key: RankKey
@@ -416,7 +420,7 @@ class RankProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """The work times of some steps of a rank, without the waits for others: sums of logarithms."""
+    """The work times of some steps of a rank, without waits for others: sums of logarithms."""
 
     step_count: int
     log_sum: float
@@ -435,7 +439,7 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankUse:
-    """The use of a host by a rank over a span that ends now; None where this node cannot tell."""
+    """A rank's use of its host over a span that ends now; None: unknown on this node."""
 
     key: RankKey
     fence: Fence
@@ -455,7 +459,7 @@ class RankUse:
 
 
 class UnexplainedRank(NamedTuple):
-    """A rank that runs on the node and of which there is no record."""
+    """A rank that runs on the node without a record."""
 
     key: RankKey
     fence: Fence
@@ -463,7 +467,7 @@ class UnexplainedRank(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Opens a session: every rank this node knows that is not acknowledged as ended."""
+    """Opens a session, with every rank of this node whose end is not acknowledged."""
 
     highest_epoch: int
     ranks: tuple[RankReport, ...]
@@ -473,7 +477,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpace:
-    """The disk of the agent's state: whether it is too full for anything new, and why."""
+    """The disk with the agent's state: whether it is too full for anything new, and why."""
 
     full: bool
     free_bytes: int
@@ -499,7 +503,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The command was taken (an empty refusal), or refused with a fixed word."""
+    """The command was accepted (an empty refusal), or refused with a fixed word."""
 
     sequence: int
     refusal: str = ""
@@ -507,7 +511,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How something was found, how sure it is, and why it is not known; empty: it is."""
+    """How a value was found, how certain it is, and why it is unknown; empty: it is known."""
 
     method: str
     confidence: str
@@ -516,8 +520,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFound:
-    """The traffic of a rank; fields as in dlq/v1/profile.proto. Bytes and times are those of one
-    iteration; unknown ones are None.
+    """The traffic of a rank; fields as in dlq/v1/profile.proto.
+
+    Bytes and times are those of one iteration; unknown ones are None.
     """
 
     ended_s: float
@@ -575,7 +580,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuLook:
-    """The load of the GPUs that could be looked at, for the LookAtGpus of that number."""
+    """The load of the GPUs that could be read, for the LookAtGpus with this number."""
 
     number: int
     gpus: tuple[GpuReading, ...]

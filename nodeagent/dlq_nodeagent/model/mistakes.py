@@ -1,4 +1,4 @@
-"""The fault of a rank that cannot start: its user's, with an exit code, or this host's."""
+"""Whose fault it is that a rank cannot start: its user's, with an exit code, or this host's."""
 
 import errno
 
@@ -76,7 +76,7 @@ class NoRoom(LaunchRefused):
 
 
 class UserFileFault(OSError):
-    """The host failed over a file that a user named; another node may not have that."""
+    """The host failed with a file that a user named; another node may not."""
 
 
 class UserMistake(ValueError):
@@ -88,14 +88,14 @@ class UserMistake(ValueError):
 
 
 def exit_code_of(number: int) -> int | None:
-    """A shell's exit code for this error over a user's file; None for the host's faults."""
+    """A shell's exit code for this error with a user's file; None: the host's fault."""
     if number in _HOSTS_ERRORS:
         return None
     return NOT_FOUND if number == errno.ENOENT else CANNOT_RUN
 
 
 def lacks_room(error: BaseException | None) -> bool:
-    """Whether something failed because a disk of this node is full, at its root."""
+    """Whether the root cause of an error is a full disk of this node."""
     while error is not None:
         if isinstance(error, NoRoom) or (
             isinstance(error, OSError) and error.errno == errno.ENOSPC
@@ -111,7 +111,7 @@ def start_exit_code(stage: str, number: int) -> int | None:
 
 
 def cause_of_stage(stage: str, number: int) -> StartCause:
-    """Why a rank could not be started, by the shim's step that failed and the system's error."""
+    """Why a rank could not be started, by the shim's failed step and the system's error."""
     if stage == "container" and number == 0:  # podman ran, and these are its words
         return StartCause.CONTAINER
     known = StartCause.CONTAINER_ENGINE if stage == "container" else _STAGES.get(stage)
@@ -119,7 +119,7 @@ def cause_of_stage(stage: str, number: int) -> StartCause:
 
 
 def cause_of(error: BaseException) -> StartCause:
-    """The same for errors of the preparation. Only a known fault of the node is called one."""
+    """The same for errors of the preparation. Only a known fault of the node counts as one."""
     if isinstance(error, LaunchRefused):
         return error.cause
     if isinstance(error, OSError):
@@ -130,7 +130,7 @@ def cause_of(error: BaseException) -> StartCause:
 
 
 def cause_of_own(error: BaseException) -> StartCause:
-    """The same where the agent works in its own directories alone."""
+    """The same for work in the agent's own directories."""
     if isinstance(error, LaunchRefused):
         return error.cause
     root: BaseException | None = error

@@ -10,11 +10,11 @@ from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 
 
 class RuntimeFault(Exception):
-    """Any refusal or failure of a runtime; the subclasses tell the caller's options."""
+    """A refusal or failure of a runtime; subclasses tell the caller's options."""
 
 
 class AttemptExists(RuntimeFault):
-    """`start` for a key this node already knows; nothing was started a second time."""
+    """`start` with a known key; nothing was started a second time."""
 
 
 class UnknownAttempt(RuntimeFault):
@@ -22,16 +22,16 @@ class UnknownAttempt(RuntimeFault):
 
 
 class StaleEpoch(RuntimeFault):
-    """The command's epoch is lower than the highest one this attempt has seen."""
+    """The command's epoch is lower than the highest one that this attempt has seen."""
 
 
 class NotDelivered(RuntimeFault):
-    """The shim is ending, or its channel is full: ask again."""
+    """The shim is ending, or its channel is full: try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Names a started attempt. A value: it may be kept, compared and rebuilt by `recover`."""
+    """A started attempt. It is a value: it may be kept, compared and rebuilt by `recover`."""
 
     key: RankKey
     epoch: int
@@ -39,7 +39,7 @@ class Handle:
 
 
 class JobFiles(NamedTuple):
-    """Paths that a job is given; known before it starts, because its environment carries them."""
+    """Paths for a job, known before it starts, because its environment has them."""
 
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
@@ -61,30 +61,30 @@ class StepsFile(NamedTuple):
 
 
 class NotStill(Exception):
-    """The processes of a rank do not stand still, or do not move again; the text says why."""
+    """The processes of a rank do not stand still, or do not run again; the text says why."""
 
 
 class Standstill(Protocol):
-    """The processes of one rank, for as long as it lives. May be used from any thread."""
+    """The processes of one rank, while it lives. Any thread may use it."""
 
     def pids(self) -> frozenset[int]:
-        """All of them, as the agent's host numbers them."""
+        """All of them, with the pids of the agent's host."""
         ...
 
     def freeze(self) -> None:
-        """None of them runs from now on; a kill still ends them. Raises NotStill."""
+        """Stop all of them; a kill still ends them. Raises NotStill."""
         ...
 
     def thaw(self) -> None:
-        """They run again; no effect on those that do. Raises NotStill."""
+        """Let them run again; no effect on running ones. Raises NotStill."""
         ...
 
     def room(self) -> int | None:
-        """Bytes of memory that they may still take before their limit; None: it has none."""
+        """Bytes of memory until their limit; None: no limit."""
         ...
 
     def open_only(self, rules: Sequence[OnlyMinors]) -> None:
-        """They may open these device nodes instead of those before. May be repeated. Raises
+        """Let them open these device nodes instead of the former ones. May be repeated. Raises
         NotStill.
         """
         ...
@@ -103,7 +103,7 @@ class ExitWhy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartError:
-    """Why the main process never ran: the step that failed and the system's words for it."""
+    """Why the main process never ran: the failed step and the system's words."""
 
     stage: str
     errno: int
@@ -125,8 +125,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRecord:
-    """How one rank ended. Exactly one of `code`, `signal`, `start_error` is set, except that all
-    are None after an unseen end (`shim_lost`).
+    """How one rank ended.
+
+    Exactly one of `code`, `signal`, `start_error` is set, except that all are None after an unseen
+    end (`shim_lost`).
     """
 
     key: RankKey
@@ -159,9 +161,9 @@ class ExitRecord:
 class LogChunk:
     """A piece of an attempt's log (stdout and stderr in one stream, as written).
 
-    Offsets are logical: byte n is the n-th byte kept since the start. `offset` is where `data`
-    begins; it is greater than the requested one when bytes fell out of the ring meanwhile. `end` is
-    one past the last byte written so far.
+    Offsets are logical: byte n is the n-th byte since the start. `offset` is the begin of `data`;
+    it is larger than requested if older bytes have fallen out of the ring. `end` is one past the
+    last byte written so far.
     """
 
     offset: int
@@ -200,10 +202,9 @@ class Inside:
 class Runtime(Protocol):
     """Starts attempts, watches them and ends them. Synchronous; no call waits for a job.
 
-    An attempt outlives the agent: a new Runtime over the same state directory knows all attempts of
-    an earlier one (`recover`), ended ones included. Commands are refused with `StaleEpoch` when
-    their epoch is lower than the highest seen for that attempt. All calls but `start` may be
-    repeated.
+    An attempt outlives the agent. A new Runtime over the same state directory knows all attempts of
+    an earlier one (`recover`), ended ones included. A command with an epoch below the highest one
+    seen for that attempt is refused with `StaleEpoch`. All calls but `start` may be repeated.
     """
 
     @property
@@ -216,22 +217,23 @@ class Runtime(Protocol):
         ...
 
     def start(self, plan: LaunchPlan) -> Handle:
-        """Launch one rank. A job that cannot run (no such file, bad cwd, uid refused by the shim)
-        still gives a handle, whose exit record says `start_error`.
+        """Launch one rank.
 
-        Raises AttemptExists for a known key, LaunchRefused for a plan this node can never run.
+        A job that cannot run (no such file, bad cwd, uid refused by the shim) still gives a handle,
+        whose exit record has `start_error`. AttemptExists: the key is known. LaunchRefused: this
+        node can never run the plan.
         """
         ...
 
     def recover(self) -> list[Handle]:
-        """All attempts this node knows, alive or ended and not yet forgotten, in key order.
+        """All attempts that this node knows, alive or ended and not yet forgotten, in key order.
 
-        Call once after an agent restart. Remains of a dead shim are killed here.
+        Call once after an agent restart. It kills remains of a dead shim.
         """
         ...
 
     def started(self, handle: Handle) -> Started | None:
-        """The start record; None until the main process has been exec'ed (or if it never was)."""
+        """The start record; None: the main process has not been exec'ed (yet)."""
         ...
 
     def poll(self, handle: Handle) -> ExitRecord | None:
@@ -243,19 +245,21 @@ class Runtime(Protocol):
         ...
 
     def ends(self) -> int | None:
-        """A descriptor that is readable from when a rank has started or its guard has ended until
-        `exited` is asked. A hint only: not every start or end shows. Owned by the runtime. None:
-        there are no such hints.
+        """A descriptor that becomes readable when a rank has started or its guard has ended.
+
+        It stays so until `exited` is called. A hint only: not every start or end shows. Owned by
+        the runtime. None: there are no such hints.
         """
         ...
 
     def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
-        """Send a signal to the main process only. No effect on an attempt that has ended."""
+        """Send a signal to the main process only. No effect on an ended attempt."""
         ...
 
     def catches(self, handle: Handle, number: int) -> bool | None:
-        """Whether the main process catches or ignores this signal now. None: unknown, as of a
-        container, whose main process is not the job's program.
+        """Whether the main process catches or ignores this signal now.
+
+        None: unknown, such as in a container, whose main process is not the job's program.
         """
         ...
 
@@ -263,8 +267,10 @@ class Runtime(Protocol):
         self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
     ) -> None:
         """Signal the main process now; SIGCONT and SIGTERM `term_s` before the end of the grace;
-        kill everything at its end. Goes on without the agent. A later `stop` replaces an earlier
-        one without signalling again if the number is 0. Write the notice first.
+        then kill all.
+
+        It goes on without the agent. A later `stop` replaces an earlier one, without another signal
+        if the number is 0. Write the notice first.
         """
         ...
 
@@ -273,7 +279,7 @@ class Runtime(Protocol):
         ...
 
     def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
-        """Replace the silence this attempt survives (maintenance)."""
+        """Replace the silence that this attempt survives (maintenance)."""
         ...
 
     def notice(self, handle: Handle, notice: StopNotice | None) -> None:
@@ -281,8 +287,9 @@ class Runtime(Protocol):
         ...
 
     def ask_save(self, handle: Handle, number: int) -> None:
-        """Write the save file atomically, `{"v": 1, "number": ...}`: save, and go on. Replaces an
-        earlier request. May raise NotDelivered.
+        """Write the save file atomically, `{"v": 1, "number": ...}`: save, and go on.
+
+        It replaces an earlier request. May raise NotDelivered.
         """
         ...
 
@@ -291,8 +298,9 @@ class Runtime(Protocol):
         ...
 
     def steps(self, handle: Handle, mark: str) -> StepsFile | None:
-        """The job's list of its steps (jobtree/steps.py), at most 2 MiB of it. None when there is
-        none, or when it still has this mark. May be asked after the end.
+        """The job's list of its steps (jobtree/steps.py), at most 2 MiB of it.
+
+        None: there is none, or it still has this mark. May be called after the end.
         """
         ...
 
@@ -305,8 +313,9 @@ class Runtime(Protocol):
         ...
 
     def worker_failures(self, handle: Handle) -> int:
-        """How often torchrun has started its workers again because they failed, by its logs. For a
-        rank that joined others (live_torchrun.py).
+        """How often torchrun has restarted its workers because they failed, by its logs.
+
+        For a rank that joined others (live_torchrun.py).
         """
         ...
 
@@ -319,8 +328,8 @@ class Runtime(Protocol):
         ...
 
     def disk(self, handle: Handle) -> tuple[int, int] | None:
-        """Bytes that it has read from disks, and written to them; None: this node cannot tell. It
-        may fall when processes end.
+        """Bytes read from disks and written, which may fall when processes end; None: unknown on
+        this node.
         """
         ...
 
@@ -331,24 +340,25 @@ class Runtime(Protocol):
     def inside(
         self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
     ) -> Inside:
-        """The command line that starts a command beside the main process, with its rights, limits,
-        directory and environment. `variable` (NAME=VALUE) is added to that. It may be at a
-        terminal. Starts nothing.
+        """The command line that starts a command beside the main process. Starts nothing.
 
-        RuntimeFault when the main process does not run, or where there are no processes.
+        The command has the rank's rights, limits, directory and environment. `variable`
+        (NAME=VALUE) is added. It may be at a terminal. RuntimeFault: the main process does not run,
+        or there are no processes.
         """
         ...
 
     def standstill(self, handle: Handle) -> Standstill:
-        """The means to make its processes stand still. RuntimeFault where there are none."""
+        """The means to make its processes stand still. RuntimeFault: there are none."""
         ...
 
     def boxed_init(self, handle: Handle) -> str:
-        """The place of dlq-init in the rank's container; empty: it is in none. RuntimeFault when
-        the rank does not run.
+        """The place of dlq-init in the rank's container; empty: no container.
+
+        RuntimeFault: the rank does not run.
         """
         ...
 
     def forget(self, handle: Handle) -> None:
-        """Delete the node's files of an ended attempt. Refused (RuntimeFault) while it lives."""
+        """Delete the node's files of an ended attempt. RuntimeFault: it still lives."""
         ...

@@ -1,4 +1,4 @@
-"""One rank of an attempt as its node sees it: states, events, one table, one step."""
+"""One rank of an attempt on its node: states, events, one table, one step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,9 @@ class RankState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Directories exist; checkpoints not newer than the floor (file system time) are not ours."""
+    """Directories exist; checkpoints not newer than the floor (file system time) are not this
+    attempt's.
+    """
 
     floor_mtime_ns: int
     ports: tuple[int, ...] = ()
@@ -42,15 +44,17 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """All ranks of its gang are ready: the launch came again, without the barrier."""
+    """All ranks of its gang are ready: the launch was repeated without the barrier."""
 
     launch: Launch
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The launch can never start here; `error` is for the user. An exit code (mistakes.py) marks
-    the user's own mistake: it counts as the job's end, not as this host's failure.
+    """The launch can never start here; `error` is for the user.
+
+    An exit code (mistakes.py) marks the user's own mistake: it counts as the job's end, not as this
+    host's failure.
     """
 
     error: str
@@ -68,28 +72,28 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class MainStarted:
-    """The main process was exec'ed at that boottime."""
+    """The main process was exec'ed at this boottime."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The master wants it gone."""
+    """The master orders its end."""
 
     stop: Stop
 
 
 @dataclass(frozen=True, slots=True)
 class OutAsked:
-    """The master wants it off its GPUs. An order with a lower number than the last is old."""
+    """The master orders it off its GPUs. An order with a lower number than the last is old."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackAsked:
-    """The master wants it back on GPUs. `gpu_indexes`: its GPUs from now on; empty: the same."""
+    """The master orders it back to GPUs. `gpu_indexes`: its GPUs from now on; empty: the same."""
 
     number: int
     gpu_indexes: tuple[int, ...] = ()
@@ -97,7 +101,9 @@ class BackAsked:
 
 @dataclass(frozen=True, slots=True)
 class UsersFound:
-    """Its processes that use CUDA, and their GPU memory; journaled before the first is moved."""
+    """Its processes that use CUDA, and their GPU memory; journaled before the first one
+    is moved.
+    """
 
     pids: tuple[int, ...]
     nbytes: int
@@ -105,7 +111,8 @@ class UsersFound:
 
 @dataclass(frozen=True, slots=True)
 class WentOut:
-    """It is suspended: `nbytes` of GPU memory are in the host's memory, and its GPUs are free.
+    """It is suspended: `nbytes` of GPU memory are in host memory, and its GPUs are free.
+
     `own_only`: why it may only come back to the same GPUs; empty: to any of the type.
     """
 
@@ -130,7 +137,7 @@ class CameBack:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """It cannot stay suspended, or cannot come back: the master must end it. `why`: in words."""
+    """It can neither stay suspended nor come back: the master must end it. `why`: in words."""
 
     why: str
 
@@ -263,7 +270,7 @@ class Stopping:
 
     @property
     def end_s(self) -> float:
-        """The instant of the kill of its remaining processes, by present knowledge."""
+        """When its remaining processes will be killed, by present knowledge."""
         return (self.due_s if self.noticed_s is None else self.noticed_s) + self.grace_s
 
 
@@ -307,7 +314,7 @@ class FoundCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """All that the agent knows of one rank; instants are boottime seconds."""
+    """All that the agent knows about one rank; instants are boottime seconds."""
 
     launch: Launch
     state: RankState = RankState.PREPARING
@@ -345,12 +352,12 @@ class Rank:
 
     @property
     def off_gpus(self) -> bool:
-        """Whether it is proven to be on none of its GPUs: others may be there, now or later."""
+        """Whether it is proven to use none of its GPUs: others may use them, now or later."""
         return self.suspension is not None and self.suspension.left
 
     @property
     def gpus_of_its_own(self) -> tuple[int, ...]:
-        """GPUs on which it may be, or from which it is not proven gone."""
+        """GPUs that it may use, or is not proven to have left."""
         return () if self.off_gpus or self.state in OVER else self.launch.gpu_indexes
 
 
@@ -363,21 +370,21 @@ class RankStep:
 
 
 class IllegalRankEvent(Exception):
-    """The table has no row: a fault of ours."""
+    """The table has no row: a bug of ours."""
 
     def __init__(self, rank: Rank, event: RankEvent) -> None:
         super().__init__(f"rank {rank.launch.key} is {rank.state}: {event!r}")
 
 
 def accept(launch: Launch, *, now_s: float) -> RankStep:
-    """A new rank, to be journaled before the master is told that the command was taken."""
+    """A new rank, to be journaled before the command is acknowledged to the master."""
     return RankStep(Rank(launch=launch, accepted_s=now_s), (Effect.RECORD, Effect.TELL))
 
 
 def step(  # noqa: C901 one case per event
     rank: Rank, event: RankEvent, *, now_s: float
 ) -> RankStep:
-    """The rank after `event` (`now_s`: boottime). Raises IllegalRankEvent without a row."""
+    """The rank after `event` (`now_s`: boottime). IllegalRankEvent: the table has no row."""
     target = TABLE.get((rank.state, type(event)))
     if target is None:
         raise IllegalRankEvent(rank, event)
@@ -430,7 +437,7 @@ def step(  # noqa: C901 one case per event
 
 
 def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
-    """When the notice of a waiting stop is due. It waits a while for the first beat of a job."""
+    """When the notice of a waiting stop is due. It waits a while for a job's first beat."""
     assert rank.stopping is not None
     due_s = rank.stopping.due_s
     if not awaits_beat(rank):
@@ -450,7 +457,7 @@ def awaits_beat(rank: Rank) -> bool:
 
 
 def answered_notice(rank: Rank) -> bool:
-    """Whether a checkpoint was committed after the notice: only this proves that it has saved."""
+    """Whether a checkpoint was committed after the notice, which alone proves that it has saved."""
     return (
         rank.stopping is not None
         and rank.stopping.noticed_s is not None
@@ -491,8 +498,10 @@ def _move_step(
 
 
 def refuses_gpus(rank: Rank, gpu_indexes: tuple[int, ...]) -> bool:
-    """Whether it cannot come back to these GPUs. Other GPUs than before need a suspended rank, as
-    many of them, and no reason to keep its own.
+    """Whether it cannot come back to these GPUs.
+
+    Other GPUs than before need a suspended rank, the same number of them, and no reason to keep its
+    own.
     """
     if not gpu_indexes or set(gpu_indexes) == set(rank.launch.gpu_indexes):
         return False
@@ -504,8 +513,9 @@ def refuses_gpus(rank: Rank, gpu_indexes: tuple[int, ...]) -> bool:
 def _move_asked(
     rank: Rank, moved: Rank, number: int, *, out: bool, onto: tuple[int, ...] = ()
 ) -> RankStep:
-    """Take an order that is newer than the last one; any other order is only answered. The last
-    order may have come while the one before it was carried out.
+    """Take an order that is newer than the last one; any other order is only answered.
+
+    The last order may have come while the one before it was carried out.
     """
     known = rank.suspension
     waits = known is not None and rank.state is RankState.SUSPENDED and not (known.out or out)

@@ -1,4 +1,4 @@
-"""Reports about a rank for the master: facts only; the master decides about the attempt."""
+"""Reports about a rank for the master: only facts; the master decides about the attempt."""
 
 import errno
 
@@ -25,7 +25,7 @@ _MOVES = {RankState.RUNNING: "running", RankState.SUSPENDED: "suspended"}
 
 
 def phase_of(rank: Rank) -> Phase:
-    """The phase on the wire. A rank that holds its GPUs has exited once that is reported."""
+    """The phase on the wire. A rank that holds its GPUs counts as exited once that is reported."""
     if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
         return Phase.READY
     if rank.state in _PHASES and not rank.gpus_held:
@@ -37,7 +37,7 @@ def phase_of(rank: Rank) -> Phase:
 
 
 def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
-    """The report of a rank as it stands; `now_s` is boottime, ages are counted from it."""
+    """The report of a rank as it is; `now_s` is boottime, and ages are counted from it."""
     phase = phase_of(rank)
     ended = phase in (Phase.EXITED, Phase.START_FAILED)
     record = rank.record if ended else None
@@ -79,7 +79,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
 
 
 def run_s(record: ExitRecord) -> float | None:
-    """Time from the start of the main process to the end of the rank; None when it never ran."""
+    """The time from the start of the main process to the end of the rank; None: it never ran."""
     if record.started_boottime_ns is None:
         return None
     return max(0, record.ended_boottime_ns - record.started_boottime_ns) / 1e9
@@ -133,11 +133,11 @@ _BY_ITSELF = frozenset({ExitWhy.EXITED, ExitWhy.START_ERROR})
 
 
 def _unnoticed(rank: Rank, record: ExitRecord) -> bool:
-    """Whether the rank ended by itself before it was told to leave.
+    """Whether the rank ended by itself before it was told to leave, by the shim's record.
 
-    The shim's record decides. Where an agent has begun to give a notice, its file may have been
-    there before the shim heard. Then nobody knows, and False says so. A stop without grace is a
-    kill, which gives a rank no notice.
+    If an agent has begun to give a notice, its file may have been there before the shim knew. Then
+    nobody knows, and the answer is False. A stop without grace is a kill, which gives a rank no
+    notice.
     """
     if record.why not in _BY_ITSELF or record.noticed is not None:
         return False
@@ -177,8 +177,10 @@ def _suspension(rank: Rank) -> SuspensionFact | None:
 
 
 def _answered_shim(rank: Rank) -> bool:
-    """Whether it saved because its shim told it to leave. There was no master, and perhaps no
-    agent, so the times must tell. They are taken from the end, which may lie before this boot.
+    """Whether it saved because its shim told it to leave.
+
+    There was no master, and perhaps no agent, so the times must tell. They count from the end,
+    which may be before this boot.
     """
     record, found = rank.record, rank.checkpoint
     if record is None or found is None or rank.ended_s is None:

@@ -1,11 +1,11 @@
-"""The steps of a job with compat "slurm": as its file names them, and as the master hears them."""
+"""The steps of a job with compat "slurm": in its own file, and as the master is told them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenStep:
-    """A step as the job's own program wrote it down. Instants are UTC seconds of this node."""
+    """A step as the job's own program wrote it. Instants are UTC seconds of this node."""
 
     number: int
     name: str
@@ -51,7 +51,7 @@ class ToldStep:
 
 
 def told_step(step: WrittenStep, now_s: float) -> ToldStep:
-    """The same step without instants. A step from the future has just begun."""
+    """The same step without instants. A step from the future counts as just begun."""
     return ToldStep(
         number=step.number,
         name=step.name,

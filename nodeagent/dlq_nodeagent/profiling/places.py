@@ -28,7 +28,6 @@ from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.reading import RingReader, RingReading, limits_of_process
 from dlq_nodeagent.state.state_dir import replace_file
 from dlq_profiler.records.control import switch, write_control
@@ -198,6 +197,8 @@ class Station:
         limits: tuple[TrafficReason, ...],
         ended_s: float,
     ) -> ProfileFound:
+        from dlq_nodeagent.profiling.finding import found_of  # most agents read no profile
+
         types = {device.gpu_type for device in self.devices_of(order.launch)}
         return found_of(
             order.launch,

@@ -1,7 +1,7 @@
-"""The checkpoints of CUDA's driver, by ctypes: a process leaves its GPUs, and comes back.
+"""The checkpoint calls of CUDA's driver, by ctypes: a process leaves its GPUs, and comes back.
 
 The calls are those of cuda.h (cuCheckpointProcess...), in drivers from 570 on. With CUDA 13 (580) a
-process may come back to other GPUs of the same type. Host memory takes up what was on the GPUs.
+process may come back to other GPUs of the same type. The content of GPU memory goes to host memory.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ class DriverFault(Exception):
 
 
 class DriverSilent(DriverFault):
-    """It says nothing of a process that uses CUDA, and that lives."""
+    """The driver reports nothing about a live process that uses CUDA."""
 
     def __init__(self, pid: int) -> None:
         super().__init__("getstate", pid, 0)
@@ -41,7 +41,7 @@ class DriverSilent(DriverFault):
 
 
 class Checkpoints(Protocol):
-    """The driver's calls for one process each; all but `state` raise DriverFault."""
+    """The driver's calls, for one process each; all but `state` raise DriverFault."""
 
     @property
     def remaps(self) -> bool:
@@ -49,23 +49,23 @@ class Checkpoints(Protocol):
         ...
 
     def state(self, pid: int) -> ProcessState | None:
-        """None: the process does not use CUDA."""
+        """The state of a process; None: it does not use CUDA."""
         ...
 
     def lock(self, pid: int, timeout_s: float) -> None:
-        """No new work begins on its GPUs; waits for the work that is there."""
+        """Stop new work of the process on its GPUs, and wait for the present work."""
         ...
 
     def checkpoint(self, pid: int) -> None:
-        """Its GPU memory goes to the host, and it leaves its GPUs."""
+        """Move its GPU memory to the host, and take it off its GPUs."""
         ...
 
     def restore(self, pid: int, pairs: Sequence[tuple[str, str]]) -> None:
-        """It has its GPU memory again. `pairs`: uuids, from and to; all of its GPUs or none."""
+        """Give it its GPU memory back. `pairs`: uuids, from and to; all of its GPUs or none."""
         ...
 
     def unlock(self, pid: int) -> None:
-        """It works again."""
+        """Let it work again."""
         ...
 
 
@@ -91,11 +91,11 @@ class _RestoreArgs(ctypes.Structure):
 
 
 class NoCheckpoints(Exception):
-    """The driver has none; the text says why."""
+    """The driver cannot make checkpoints; the text says why."""
 
 
 class DriverCheckpoints:
-    """The real driver, or whatever LD_LIBRARY_PATH has in its place."""
+    """The real driver, or another one that LD_LIBRARY_PATH finds."""
 
     def __init__(self) -> None:
         """Raises NoCheckpoints."""

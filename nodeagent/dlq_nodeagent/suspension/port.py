@@ -1,4 +1,4 @@
-"""A move of a rank: its order, its result, and the port through which it is made."""
+"""A move of a rank off its GPUs or back: its order, its result, and the port that makes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class SuspendConfig:
 
 
 class MoveRefusal(StrEnum):
-    """Why a rank was not suspended, in a fixed word. It runs on as before."""
+    """Why a rank was not suspended, as a fixed word. It runs on as before."""
 
     OFF = "off"  # This node suspends none.
     DRIVER = "driver"  # The driver is too old, or has no such calls.
@@ -48,12 +48,11 @@ class MoveBroken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOrder:
-    """Move a rank off its GPUs, or back. May be repeated: it goes on from where it stands.
+    """An order to move a rank off its GPUs, or back. A repeat continues from where it stands.
 
-    `held` are the bytes of the other suspended ranks of this node. `pids` are on record: these
-    leave their GPUs with `nbytes`, and each must come back. `uuids` empty: its GPUs are not known.
-    `onto`: the uuids of its GPUs from now on, in the order of `uuids`; empty: the same. `rules`:
-    the device nodes of those.
+    `held`: bytes of the other suspended ranks of this node. `pids`: processes on record. They leave
+    their GPUs with `nbytes`, and each must come back. `uuids`: its GPUs; empty: unknown. `onto`:
+    its new GPUs, in the order of `uuids`; empty: the same. `rules`: the device nodes of those.
     """
 
     key: RankKey
@@ -68,15 +67,16 @@ class MoveOrder:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that was made: bytes of GPU memory, and how long it took."""
+    """A finished move: bytes of GPU memory, and the duration."""
 
     nbytes: int
     took_s: float
 
 
 class NotOnRecord(Exception):
-    """Nothing has moved: these processes are to be on record before the first of them is, with the
-    GPU memory that they have. An agent that follows could not tell otherwise which to bring back.
+    """Nothing has moved yet: these processes must be recorded first, with their GPU memory.
+
+    A following agent could not tell otherwise which processes to bring back.
     """
 
     def __init__(self, pids: tuple[int, ...], nbytes: int) -> None:
@@ -85,22 +85,24 @@ class NotOnRecord(Exception):
 
 
 class Suspender(Protocol):
-    """Moves ranks. Calls block for as long as the driver does, and come from threads."""
+    """Moves ranks. Calls block while the driver works, and come from threads."""
 
     @property
     def why_not(self) -> str:
-        """Why no rank can be suspended here; empty: they can."""
+        """Why no rank can be suspended here; empty: ranks can be."""
         ...
 
     @property
     def own_only(self) -> str:
-        """Why a rank may come back to its own GPUs only; empty: to others of the type as well."""
+        """Why a rank may come back to its own GPUs only; empty: also to others of the type."""
         ...
 
     def suspend(self, order: MoveOrder) -> Moved:
-        """Off its GPUs, which are proven free then. Raises NotOnRecord, MoveRefused, MoveBroken."""
+        """Take a rank off its GPUs, which are then proven free. Raises NotOnRecord, MoveRefused,
+        MoveBroken.
+        """
         ...
 
     def resume(self, order: MoveOrder) -> Moved:
-        """Back onto its GPUs. Raises MoveRefused while somebody else is on them, MoveBroken."""
+        """Bring it back. Raises MoveRefused while another program uses its GPUs, MoveBroken."""
         ...

@@ -1,7 +1,7 @@
-"""The processes of a rank, made to stand still: by its control groups, else by SIGSTOP.
+"""Makes the processes of a rank stand still: by its control groups, else by SIGSTOP.
 
-The kernel's freezer cannot be seen or undone from inside the rank. SIGSTOP can, so it is only the
-way where there are no groups: a program may then notice it, and its session alone is stopped.
+A rank can neither see nor undo the kernel's freezer. It can see and undo SIGSTOP, which stops only
+its own session. So SIGSTOP is used only without groups.
 """
 
 import os
@@ -58,7 +58,7 @@ class GroupStandstill(Standstill):
             raise NotStill(f"its device nodes cannot be changed: {error}") from None
 
     def _moves(self) -> bool:
-        """Whether nobody has told them to stand still: there is nothing to write then."""
+        """Whether the group is not frozen, so that there is nothing to write."""
         for at, name, word in (
             (self._unified, "cgroup.freeze", "0"),
             (self._freezer, "freezer.state", "THAWED"),
@@ -102,7 +102,7 @@ class GroupStandstill(Standstill):
 
 
 class SessionStandstill(Standstill):
-    """Processes of a session, where the host has no control groups for us."""
+    """Processes of a session, on a host without control groups for us."""
 
     def __init__(self, found: Callable[[], frozenset[int]]) -> None:
         self._found = found
@@ -111,7 +111,7 @@ class SessionStandstill(Standstill):
         return self._found()
 
     def freeze(self) -> None:
-        """Rounds, until no process is new: each may have started another meanwhile."""
+        """Stop processes in rounds until there is no new one: each may have started another."""
         known: frozenset[int] = frozenset()
         for _ in range(_ROUNDS):
             fresh = self.pids() - known
@@ -132,7 +132,7 @@ class SessionStandstill(Standstill):
         return None
 
     def open_only(self, rules: Sequence[OnlyMinors]) -> None:
-        """Without groups no rule was made at its start either."""
+        """Nothing: without groups no rule was made at its start either."""
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -145,7 +145,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _cached(directory: Path | None) -> int:
-    """Bytes of files that the kernel gives up first, once the group needs memory."""
+    """Bytes of files that the kernel drops first when the group needs memory."""
     known: dict[str, int] = {}
     if directory is not None:
         with suppress(OSError, ValueError):

@@ -1,14 +1,14 @@
 """The steps of a move, and the way back from each of them.
 
 Off its GPUs: all processes that use CUDA are locked, then all are checkpointed, then the rank
-stands still, then its GPUs are proven free. Until that proof everything can be undone, and is:
+stands still, then its GPUs are proven free. Until that proof every step can be undone. On a failure
 processes are restored and unlocked, and the rank runs on. Back: the rank moves again, then every
-process is restored, then every one is unlocked. A step that is done already is left out, so that an
-order that comes again after the agent's death goes on.
+process is restored, then every one is unlocked.
 
-The processes are on record before the first of them is locked. So an agent that follows knows which
-ones it has to ask the driver about, also where the driver says nothing at first. A process that
-lives, and of which it says nothing for `suspend.lock`, cannot be brought back.
+A finished step is left out, so that an order that is repeated after the agent's death continues.
+The processes are on record before the first of them is locked. So a following agent knows which
+ones to ask the driver about, even if the driver reports nothing at first. A live process of which
+it reports nothing for `suspend.lock` cannot be brought back.
 """
 
 import threading
@@ -49,7 +49,7 @@ log = get_logger("nodeagent.suspender")
 
 
 def free_host_bytes(path: str = _MEMINFO) -> int:
-    """Memory of the host that can be had without taking it from anybody."""
+    """Host memory that can be used without taking it from another program."""
     with open(path) as file:
         for line in file:
             name, _, rest = line.partition(":")
@@ -59,14 +59,16 @@ def free_host_bytes(path: str = _MEMINFO) -> int:
 
 
 class _Refusal(MoveRefused):
-    """It has yet to be undone."""
+    """A refusal whose steps have yet to be undone."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HostSuspender:
-    """The real one. `why_not` keeps ranks from leaving, never from coming back. `checkpoints` None:
-    the driver is not open. `opens` opens it; None: no device of this host has a driver, so only
-    processes stand still (virtual devices).
+    """The suspender of a host.
+
+    `why_not` keeps ranks from leaving, never from coming back. `checkpoints` None: the driver is
+    not open yet, and `opens` opens it. `opens` None: no device of this host has a driver (virtual
+    devices), so processes only stand still.
     """
 
     clock: Clock
@@ -83,7 +85,7 @@ class HostSuspender:
 
     @property
     def own_only(self) -> str:
-        """Where only processes stand still, they are on no GPU in particular."""
+        """Empty if processes only stand still, because they are then on no particular GPU."""
         driver = self.checkpoints
         may = self.opens is None if driver is None else driver.remaps
         return "" if may else _OWN_ONLY
@@ -138,14 +140,16 @@ class HostSuspender:
         return Moved(0, self.clock.boottime_s() - began_s)
 
     def is_short(self) -> bool:
-        """Whether the host has less memory left than it is to keep for others."""
+        """Whether the host has less free memory than it must keep."""
         return self.free_host() < self.config.spare
 
     # ---- what there is to move
 
     def _users(self, order: MoveOrder) -> list[int]:
-        """Its processes that use CUDA, also those that are off their GPUs just now, and those on
-        record of which the driver says nothing. Raises NoCheckpoints: nobody can tell.
+        """Its processes that use CUDA, suspended ones included, and recorded ones that the driver
+        does not report.
+
+        NoCheckpoints: nobody can tell.
         """
         checkpoints = self._opened()
         if checkpoints is None:
@@ -154,7 +158,7 @@ class HostSuspender:
         return [pid for pid in living if pid in known or checkpoints.state(pid) is not None]
 
     def _reserved(self, order: MoveOrder, pids: Sequence[int]) -> int:
-        """The bytes that the host must take up, for which there is room."""
+        """The bytes that the host must hold. _Refusal: there is no room, or suspension is off."""
         if self.why_not:
             raise _Refusal(MoveRefusal.OFF, self.why_not)
         if not order.uuids:
@@ -221,7 +225,9 @@ class HostSuspender:
             raise _Refusal(MoveRefusal.NOT_FREE, held_by)
 
     def _held_by(self, uuids: Sequence[str]) -> str:
-        """The first of these GPUs that does not get free in time, and why; empty: all are free."""
+        """The first of these GPUs that does not become free in time, and why; empty:
+        all are free.
+        """
         end_s = self.clock.boottime_s() + self.config.free
         pause = threading.Event()
         for uuid in uuids:
@@ -251,8 +257,10 @@ class HostSuspender:
         return ""
 
     def _undo(self, order: MoveOrder, pids: Sequence[int], why: _Refusal) -> NoReturn:
-        """The rank runs on, and MoveRefused says why; MoveBroken if it cannot. Every refusal comes
-        here: an earlier agent may have moved some of it already.
+        """Let the rank run on, and raise MoveRefused with the reason, or MoveBroken if it cannot
+        run on.
+
+        Every refusal comes here, since an earlier agent may have moved a part already.
         """
         log.warning("suspension_undone", key=str(order.key), refusal=why.word, why=why.words)
         try:
@@ -292,8 +300,9 @@ class HostSuspender:
             self._driver.unlock(pid)
 
     def _state(self, order: MoveOrder, pid: int) -> ProcessState | None:
-        """None: it has ended. Raises DriverFault for one that lives, and of which the driver says
-        nothing for `suspend.lock`.
+        """The state of a process; None: it has ended.
+
+        DriverFault: it lives, and the driver reports nothing for `suspend.lock`.
         """
         end_s = self.clock.boottime_s() + self.config.lock
         pause = threading.Event()
@@ -304,7 +313,7 @@ class HostSuspender:
         return state
 
     def _pairs(self, order: MoveOrder) -> list[tuple[str, str]]:
-        """All of its GPUs, as the driver wants them; empty: it comes back to its own ones."""
+        """All of its GPUs as the driver wants them; empty: it comes back to its own."""
         if not order.onto or order.onto == order.uuids or self._opened() is None:
             return []
         if not self._driver.remaps:
@@ -312,7 +321,9 @@ class HostSuspender:
         return list(zip(order.uuids, order.onto, strict=True))
 
     def _opened(self) -> Checkpoints | None:
-        """The driver; None: there is none, and only processes stand still. Raises NoCheckpoints."""
+        """The driver; None: processes only stand still. NoCheckpoints: it cannot make
+        checkpoints.
+        """
         if self.checkpoints is None and self.opens is not None:
             self.checkpoints = self.opens()
         return self.checkpoints

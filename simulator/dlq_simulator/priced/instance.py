@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
-from dlq_master.policy.priced.learning import Kin
+from dlq_master.policy.priced.learning import JobFeatures
 from dlq_simulator.errors import UsageError
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
@@ -21,9 +21,10 @@ _REMEDY = "correct the row, give a node type that holds it, or leave such jobs o
 
 
 class RentingJob(NamedTuple):
-    """`due_s` is an instant, `weight` $ per second after it; `time_s[k, g - 1]`: on g GPUs of kind
-    k of the catalogue, inf where it may not run. `kin`: the known facts about it where run times
-    are not known.
+    """A job of a replay. `due_s` is an instant, `weight` is in $ per second after it.
+
+    `time_s[k, g - 1]`: its run time on g GPUs of kind k of the catalogue; inf: not allowed.
+    `features`: the facts from which run times are predicted where they are unknown.
     """
 
     job_id: str
@@ -31,7 +32,7 @@ class RentingJob(NamedTuple):
     due_s: float
     weight: float
     time_s: NDArray[np.float64]
-    kin: Kin = Kin("")
+    features: JobFeatures = JobFeatures("")
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def node_type(group: NodeGroup) -> NodeType:
     )
 
 
-def kin_of(row: TraceJob) -> Kin:
+def features_of(row: TraceJob) -> JobFeatures:
     """Its network and its iterations, if the trace tells them."""
-    return Kin(row.model or "", row.iterations)
+    return JobFeatures(row.model or "", row.iterations)
 
 
 def _rentable(spec: ClusterSpec) -> tuple[tuple[NodeGroup, ...], int]:
@@ -116,7 +117,7 @@ def _job(
         raise trace.error(row, "num_gpus", why, _REMEDY)
     submit_s = float(row.submit_time_s)
     weight = 1.0 if row.weight is None else float(row.weight)
-    return RentingJob(row.job_id, submit_s, submit_s + row.due_s, weight, time_s, kin_of(row))
+    return RentingJob(row.job_id, submit_s, submit_s + row.due_s, weight, time_s, features_of(row))
 
 
 def _times(

@@ -8,8 +8,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.priced.learning import JobShape, LearnedTimes, Took, refined
-from dlq_simulator.priced.instance import RentingInstance, kin_of
+from dlq_master.policy.priced.learning import JobShape, LearnedTimes, MeasuredRun, refined
+from dlq_simulator.priced.instance import RentingInstance, features_of
 from dlq_simulator.priced.way import Way
 from dlq_simulator.workload import Trace
 
@@ -62,7 +62,7 @@ class Fitted(Exact):
     def told(self, number: int, way: Way) -> Table:
         job = self._jobs[number]
         allowed = np.isfinite(job.time_s)
-        table = np.where(allowed, self._learned.times(job.kin), inf)
+        table = np.where(allowed, self._learned.times(job.features), inf)
         if number not in self.errors:
             off = np.abs(table[allowed] - job.time_s[allowed]) / job.time_s[allowed]
             self.errors[number] = float(off.mean())
@@ -71,10 +71,10 @@ class Fitted(Exact):
     def ended(self, number: int, way: Way) -> None:
         speeds, job = self._learned.speeds, self._jobs[number]
         took = [
-            Took(shape.gpus, speeds[shape.kind], time_s)
+            MeasuredRun(shape.gpus, speeds[shape.kind], time_s)
             for shape, time_s in self._measured(number, way).items()
         ]
-        self._learned.add(job.kin, took, job.job_id)
+        self._learned.add(job.features, took, job.job_id)
 
     def news_s(self, way: Way, now_s: float) -> float:
         if not self._refine:
@@ -98,8 +98,8 @@ def learn(learned: LearnedTimes, history: Trace, speeds: Mapping[str, float]) ->
     for row in history.jobs:
         told = row.times_s or ((row.gpu_type, row.num_gpus, row.duration_s),)
         took = [
-            Took(gpus, 1.0 if kind is None else speeds[kind], float(time_s))
+            MeasuredRun(gpus, 1.0 if kind is None else speeds[kind], float(time_s))
             for kind, gpus, time_s in told
             if time_s > 0 and (kind is None or kind in speeds)
         ]
-        learned.add(kin_of(row), took, f"history/{row.job_id}")
+        learned.add(features_of(row), took, f"history/{row.job_id}")

@@ -1,7 +1,6 @@
-"""Renting beside own nodes: the rent stage of the policy, asked at every event and every
-`LOOK_S` in between.
+"""Renting beside own nodes: the rent stage of the policy, at every event and every `LOOK_S`.
 
-The master looks once a second, after its plan; here that is at the same instant.
+A master decides once a second, after its plan; here that is at the same instant.
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ LOOK_S = 300  # while a job waits that machines may be rented for
 
 
 class Beside:
-    """Decides on machines in a replay, and carries it out. Draws only for methods that do."""
+    """Decides on machines in a replay, and applies the decision. Uses random numbers only for
+    methods that do.
+    """
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Beside:
         self._policy = replace(policy, renting=RentMethod(types, solver))
 
     def look(self, now_s: Seconds) -> list[Happened]:
-        """Decide, and carry it out; returns the changes of jobs."""
+        """Decide and apply; return the changes of jobs."""
         self.machines.note_stays(now_s)
         self._times.look(now_s)
         view = self._view(now_s)
@@ -79,11 +80,11 @@ class Beside:
             for change in decided.plan.changes:
                 self._provide(change, now_s)
             self.machines.note_stays(now_s)
-        self._wake(now_s, wanted=decided.market is not None and bool(decided.market.wanting))
+        self._wake(now_s, wanted=decided.market is not None and bool(decided.market.bidders))
         return [one for one in happened if isinstance(one.change, Start)]
 
     def arrive(self, now_s: Seconds) -> list[Happened]:
-        """Before the policy decides on them: jobs that left for a machine start there."""
+        """Before the policy decides about machines: start jobs that have left for a machine."""
         view = self._view(now_s)
         plan = self._policy.rent.arrivals(
             view, self._cluster.migrations.arrived(self._cluster.jobs, self._cluster.attempts)
@@ -91,7 +92,7 @@ class Beside:
         return carry_out(view, plan, self._policy, EPOCH)
 
     def ended(self, job: Job, counted: float) -> None:
-        """A job is done on GPUs that count by this speed: its run time is a sample for others."""
+        """A job has ended on GPUs of this speed: its run time is a sample for others."""
         speed = self.machines.speed_of.pop(job.job_id, counted)
         self._cluster.ran.extend(runs_of(job, job.end_time_s or 0.0, speed, counted))
 
@@ -121,7 +122,7 @@ class Beside:
                     self.machines.ask(self.machines.groups[change.pool], change.jobs, now_s)
 
     def _wake(self, now_s: Seconds, *, wanted: bool) -> None:
-        """Schedule the next look that no other event brings."""
+        """Schedule the next decision that no other event brings."""
         here = self.machines.here()
         over = [
             ceil(one.paid_until_s - AHEAD_S) for one in here if one.paid_until_s - AHEAD_S > now_s

@@ -1,8 +1,8 @@
-"""Boundaries of terms at which nothing but renewals would be decided: a replay passes over them.
+"""Boundaries of terms at which only leases would be renewed, which a replay skips.
 
-A master renews every lease at its boundary, for the agents live by it. Here only the last renewal
-before an event differs from none at all. One turn at that boundary renews into the term that all
-turns before it would have led to, since the boundaries are one grid.
+A master renews every lease at its boundary, because agents depend on that. In a replay only the
+last renewal before an event has an effect. One turn at that boundary renews into the same term as
+turns at all boundaries before it, since the boundaries form one grid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_AHEAD = 5_000_000
 
 
 class Boundaries:
-    """When a replay turns although nothing happens."""
+    """When a replay takes a turn without an event."""
 
     __slots__ = ("_ahead", "_cluster", "_in_vain", "_policy", "_term_s", "_whole_seconds")
 
@@ -38,18 +38,22 @@ class Boundaries:
         self.stepped()
 
     def stepped(self) -> None:
-        """A job has come, ended or been measured, or nodes have changed: turns count from here."""
+        """A job has come, ended or been measured, or nodes have changed: count turns from here."""
         self._in_vain, self._ahead = 0, math.inf
 
     def on_clock(self, wake_s: Seconds) -> Seconds:
-        """Traces in whole seconds keep whole seconds: a threshold crossed within a second counts
-        from the next one, as in the reference."""
+        """The instant, rounded up for traces in whole seconds.
+
+        A threshold crossed within a second counts from the next one, as in the reference.
+        """
         return math.ceil(wake_s) if self._whole_seconds else wake_s
 
     def wake(self, wake_s: Seconds, event_s: Seconds, *, step: bool) -> Seconds:
-        """The next turn, at `wake_s` or later: the last boundary before the next event (at
-        `event_s`) or move, if the boundaries until then only renew. SimulateError if they do not,
-        and are too many to wait for. `step`: the event is one of `events.STEPS`.
+        """The next turn, at `wake_s` or later.
+
+        That is the last boundary before the next event (at `event_s`) or move, if only renewals are
+        due until then. SimulateError: more is due, at too many boundaries. `step`: the event is one
+        of `events.STEPS`.
         """
         self._look_ahead(wake_s, event_s if step else math.inf)
         if not self._policy.grid:
@@ -64,14 +68,16 @@ class Boundaries:
         return wake_s
 
     def _look_ahead(self, wake_s: Seconds, step_s: Seconds) -> None:
-        """Count a turn in vain. Jobs may take turns, so the nearest step of all turns counts."""
+        """Count a turn without effect. Jobs may take turns, so the nearest step of all turns
+        counts.
+        """
         self._in_vain += 1
         self._ahead = min(self._ahead, (step_s - wake_s) / self._term_s)
         if self._in_vain >= _IN_VAIN and _MOST_AHEAD < self._ahead < math.inf:
             raise self._too_many(wake_s)
 
     def _last_before(self, until_s: Seconds) -> Seconds:
-        """The last decision about a boundary of the grid before that instant."""
+        """The last decision about a boundary of the grid before this instant."""
         lead_s = self._cluster.saves.lead_s
         boundary_s = (until_s + lead_s) // self._term_s * self._term_s
         while (decided_s := self.on_clock(decision_time_s(boundary_s, lead_s))) >= until_s:

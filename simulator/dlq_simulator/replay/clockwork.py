@@ -1,8 +1,8 @@
 """The virtual clock: time jumps from event to event, and the master's own core decides.
 
-The loop is the daemon's turn without the daemon. It takes in the events of this instant, decides,
-and sleeps until the next event or the instant that the policy asked for. `decide` (plan, check,
-apply) is `dlq_master`'s. Only the world is simulated: jobs arrive, make progress, save and finish.
+The loop does the same as the daemon's turn. It applies the events of this instant, decides, and
+sleeps until the next event or the instant that the policy asked for. `decide` (plan, check, apply)
+is `dlq_master`'s. Only the world is simulated: jobs arrive, progress, save and end.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after ev
 
 
 class Engine(ABC):
-    """The virtual clock, and the world's reaction to every decision. The two subclasses define the
-    arrivals and the first state: `Replay` of a trace, and `twin.world.Twin`.
+    """The virtual clock, and the world's reaction to every decision.
 
-    `begin_s`: the first instant; `courses`: the way of every job that will ever hold GPUs.
+    Two subclasses define arrivals and the first state: `Replay` for a trace, and `twin.world.Twin`.
+    `begin_s`: the first instant. `courses`: the course of every job that will ever hold GPUs.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Engine(ABC):
         self._boundaries = Boundaries(cluster, policy, settings.terms, whole_seconds=whole_seconds)
 
     def _beside(self, labels: Labels) -> Beside:
-        """The part that rents machines; numpy is imported only here."""
+        """The part that rents machines; it alone imports numpy."""
         from dlq_simulator.replay.beside import Beside
         from dlq_simulator.replay.machines import RentedMachines
 
@@ -108,7 +108,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _arrive(self, job_id: JobId) -> None:
-        """A job comes."""
+        """A job arrives."""
 
     @abstractmethod
     def _advance(self) -> None:
@@ -130,8 +130,9 @@ class Engine(ABC):
         return self._boundaries.wake(wake_s, events[0][0], step=events[0][2] in STEPS)
 
     def _stale(self, event: Event) -> bool:
-        """An event foreseen before the attempt was stopped or got another speed: it happens no
-        more, and is no reason to decide.
+        """Whether an event was foreseen before its attempt was stopped or changed its speed.
+
+        Such an event does not happen, and is no reason to decide.
         """
         at_s, _, kind, job_id, attempt = event
         if kind is not InstantKind.FINISH and kind is not InstantKind.PROFILE:
@@ -162,9 +163,7 @@ class Engine(ABC):
         self._wake_s = self._waking(now_s, acted=acted)
 
     def _events(self, now_s: Seconds) -> list[int]:
-        """Apply the events until this instant; returns the changes of nodes that are due, by their
-        places.
-        """
+        """Apply the events until this instant; return the due changes of nodes, by their places."""
         nodes, events = [], self.agenda.heap
         while events and events[0][0] <= now_s:
             event = heappop(events)
@@ -189,7 +188,7 @@ class Engine(ABC):
         return nodes
 
     def _decide(self, now_s: Seconds) -> bool:
-        """Decide as the master would now, and apply the effects; False if nothing."""
+        """Decide as the master would now, and apply the effects; False: there were none."""
         if self.cluster.claims.out:
             self.suspending.throw_back(now_s)
         began_s = time.thread_time()
@@ -207,10 +206,10 @@ class Engine(ABC):
     def _carry_out(  # noqa: C901 one case per change
         self, happened: Sequence[Happened], now_s: Seconds
     ) -> None:
-        """The effects of a plan's changes on the world.
+        """Apply the effects of a plan's changes to the world.
 
-        A later round of the same decision may stop a job that an earlier one has started. That job
-        has never run, and where stops cost nothing it is gone already.
+        A later round of the same decision may stop a job that an earlier round has started. That
+        job never ran, and has gone already if stops cost nothing.
         """
         never_ran = set()
         for event, job_id, _, _, change in happened:
@@ -240,8 +239,11 @@ class Engine(ABC):
                 self.estimates.learned(job_id, change.estimate_s)
 
     def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
-        """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a
-        threshold crossed within a second counts from the next one, as in the reference."""
+        """When to plan without an event.
+
+        In traces of whole seconds, a threshold crossed within a second counts from the next one, as
+        in the reference.
+        """
         wake_s = wake_at_s(self.cluster, self.policy, now_s)
         if wake_s is None:
             return None
@@ -253,7 +255,7 @@ class Engine(ABC):
         return self._boundaries.on_clock(wake_s)
 
     def _promised(self, job_id: JobId, step: int) -> None:
-        """The first promise counts in any case."""
+        """Note a job's promise; the first one counts."""
         course = self.courses[job_id]
         if course.promised_s is None:
             course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s
@@ -307,9 +309,7 @@ class Engine(ABC):
         self._advance()
 
     def _give_up(self) -> bool:
-        """Only decisions will happen any more: refuse jobs that wait for servers that are not lent
-        any more.
-        """
+        """No more events will come: refuse jobs that wait for servers that are no longer lent."""
         if not self.spec.lends and self.beside is None:
             return False
         stuck = stranded(self.cluster, self.policy.placement)

@@ -1,4 +1,4 @@
-"""Replays a trace: every job of it, from its submit to its end."""
+"""Replays a trace: every job of it, from its submission to its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replay(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Result:
-    """Run every job of the trace to its end, or refuse it if no set of nodes could ever hold it."""
+    """Run every job of the trace to its end. A job that no set of nodes could hold is refused."""
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     run = Replay(trace, cluster, settings, progress=progress, watch=watch)
     run.run()
@@ -65,7 +65,7 @@ def replay(
 
 
 class Replay(Engine):
-    """A trace from its first submit to its last end."""
+    """A trace from its first submission to its last end."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Replay(Engine):
         self.progress = progress
 
     def run(self, until_s: Seconds | None = None) -> None:
-        """Run from turn to turn until nothing is left to happen, or nothing before this instant."""
+        """Run until no event is left, or none before this instant."""
         while len(self.outcomes) + len(self.refused) < len(self.courses):
             instant_s = self._next_instant()
             if until_s is not None and instant_s >= until_s:
@@ -105,7 +105,7 @@ class Replay(Engine):
             self._turn(instant_s)
 
     def outcome(self, job_id: JobId) -> ReplayOutcome:
-        """The outcome of a done job, with its rented machines."""
+        """The outcome of an ended job, with its rented machines."""
         found = self.outcomes[job_id]
         if self.beside is None:
             return found
@@ -121,7 +121,7 @@ class Replay(Engine):
         return [f"refused {jobs}; the first, {name}: {self.refused[first]}"]
 
     def billed(self) -> Billed | None:
-        """The additions of priced nodes and lent servers to the figures."""
+        """The figures for priced nodes and lent servers."""
         spec, begin_s = self.spec, self.begin_s
         end_s = max((outcome.finish_s for outcome in self.outcomes.values()), default=begin_s)
         price = cost(spec, begin_s, end_s)

@@ -1,4 +1,4 @@
-"""Gives the scheduler the run times of `Knowledge`, in the time that the work takes on its GPUs."""
+"""Gives the scheduler the run times of `Knowledge`, converted to the job's GPUs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Estimates:
     def at_submit(
         self, job_id: JobId, row: TraceJob, named: Seconds, own: Seconds = 1
     ) -> float | None:
-        """The run time that a new job names: that on the reference, or on the one type that it
-        asks for, whose speed is `named`. `own`: its pace on its own GPUs.
+        """The run time that a new job names: on the reference, or on the one type that it asks for.
+
+        `named`: the speed of that type. `own`: the job's pace on its own GPUs.
         """
         told_s = self._knowledge.at_submit(row)
         if told_s is None or self._profiles:
@@ -46,8 +47,9 @@ class Estimates:
     def speeds(
         self, row: TraceJob, sizes: tuple[int, ...], rates: WorkRates, *, by_goodput: bool = False
     ) -> tuple[float, ...]:
-        """How fast it runs at each of its sizes, 1 on its own GPUs. For a policy that knows
-        anything of it, or only this (`by_goodput`).
+        """Its speed at each of its sizes, 1 on its own GPUs.
+
+        Only for a policy that knows run times, or these speeds alone (`by_goodput`).
         """
         if self._knowledge.know is Know.UNKNOWN and not by_goodput:
             return ()
@@ -55,13 +57,13 @@ class Estimates:
         return tuple(rates.alone(row, size) / own for size in sizes)
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
-        """The job has got GPUs; returns when its measurement will be done, if it needs one."""
+        """The job has got GPUs; return when its measurement will be done, if it needs one."""
         if job_id in self._told_s and (course.rate != 1 or course.slowed_s):
             self._tell(job_id, course, now_s)
         return self.taken_up(job_id, course)
 
     def taken_up(self, job_id: JobId, course: Course) -> Seconds | None:
-        """As `started`, for a job that ran before: the policy has been told at its start."""
+        """As `started`, for a job that ran before: the policy was told at its start."""
         if (
             job_id in self._told_s
             or not self._profiles
@@ -73,8 +75,9 @@ class Estimates:
         return course.progress_s + max(0, left_s)
 
     def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
-        """The job has left its GPUs: the saved work is seconds of the reference, the rest is
-        seconds of its run time.
+        """The job has left its GPUs.
+
+        The saved work is in seconds of the reference, the rest in seconds of its run time.
         """
         named, job = self._named.get(job_id), self._cluster.jobs[job_id]
         if named is None:
@@ -84,11 +87,11 @@ class Estimates:
         drive.step_job(self._cluster, job_id, told, now_s)
 
     def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:
-        """The job has got these GPUs only to be measured; returns when that will be done."""
+        """The job has got GPUs only to be measured; return when that will be done."""
         return course.try_out(number, now_s, self._knowledge.profile_s, gpus)
 
     def measured(self, job_id: JobId, course: Course, number: int, now_s: Seconds) -> None:
-        """A trial that did nothing of its work is over."""
+        """A trial that did none of its work is over."""
         job = self._cluster.jobs[job_id]
         one_s, two_s = self._knowledge.paces(course.row, max(1, nodes_of(self._cluster, job)))
         event = Measured(work_s=two_s if job.measured_s else one_s)
@@ -96,7 +99,7 @@ class Estimates:
         course.measured(now_s)
 
     def learned(self, job_id: JobId, estimate_s: float) -> None:
-        """The policy has found out by itself how long it runs."""
+        """The policy has found out by itself how long the job runs."""
         self._told_s[job_id] = estimate_s
 
     def given_up(self, job_id: JobId) -> None:
@@ -109,8 +112,11 @@ class Estimates:
         self._tell(job_id, course, now_s)
 
     def _tell(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
-        """The policy counts executed seconds against an estimate: at another speed than 1 these are
-        not the seconds of the work."""
+        """Tell the policy an estimate.
+
+        The policy compares executed seconds with an estimate; at a speed other than 1 these are not
+        seconds of work.
+        """
         estimate_s = self._told_s[job_id]
         if course.rate != 1 or course.slowed_s:
             job = self._cluster.jobs[job_id]

@@ -1,4 +1,4 @@
-"""The foreseen events of a replay: one heap of instants, in the order in which they happen."""
+"""The foreseen events of a replay: a heap of instants, in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlq_simulator.world.course import Seconds
 
 
 class InstantKind(IntEnum):
-    """Events of the world by itself."""
+    """Events of the world."""
 
     ARRIVE = 0
     FINISH = 1
@@ -34,7 +34,7 @@ NOBODY = JobId(0)
 
 
 class Agenda:
-    """All scheduled events: the earliest is `heap[0]`. At one instant nodes change before jobs
+    """All scheduled events; the earliest is `heap[0]`. At one instant nodes change before jobs
     arrive.
     """
 
@@ -55,6 +55,6 @@ class Agenda:
         heapify(self.heap)
 
     def foresee(self, at_s: Seconds, kind: InstantKind, job_id: JobId, number: int) -> None:
-        """Schedule this event, after all earlier ones for that instant."""
+        """Schedule this event behind all earlier ones for the same instant."""
         self._sequence += 1
         heappush(self.heap, (at_s, self._sequence, kind, job_id, number))

@@ -1,5 +1,5 @@
-"""How jobs lose their GPUs in a replay: at a boundary, with a server that is reclaimed, or a node
-that is reserved.
+"""How jobs leave their GPUs in a replay: at a boundary, with a reclaimed server, or a reserved
+node.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _MOST_LOSSES = 200  # of one job; more is no schedule
 
 
 class Leaving:
-    """Stops jobs, with the time that each needs to save; `reclaimed` counts the jobs that lent
-    servers were taken from.
-    """
+    """Stops jobs, with their time to save. `reclaimed`: how many jobs lost lent servers."""
 
     __slots__ = ("_agenda", "_cluster", "_courses", "_settings", "reclaimed")
 
@@ -43,8 +41,9 @@ class Leaving:
         self.reclaimed = 0
 
     def lapse(self, lapse: Lapse | Resize, now_s: Seconds) -> None:
-        """The lease is not renewed, or goes on with other GPUs. A job that will be done before it
-        had to stop is left alone.
+        """The lease ends, or goes on with other GPUs.
+
+        A job that would end before its stop is left alone.
         """
         course = self._courses[lapse.key.job_id]
         if lapse.grace_s == 0:
@@ -58,18 +57,16 @@ class Leaving:
             self._stop(course, lapse.key, stop_s)
 
     def revoke(self, key: AttemptKey, now_s: Seconds) -> None:
-        """The job runs on a lent server that is asked back: it saves, or is killed, and queues
-        again.
-        """
+        """The job's lent server is reclaimed: it saves, or is killed, and waits again."""
         self._stop(self._courses[key.job_id], key, now_s)
         self.reclaimed += 1
 
     def drained(self, key: AttemptKey, now_s: Seconds) -> None:
-        """Its node is reserved from now on: it saves, or is killed, and queues again."""
+        """The job's node is reserved from now on: it saves, or is killed, and waits again."""
         self._stop(self._courses[key.job_id], key, now_s)
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
-        """The job has saved, or is dead: its GPUs are free."""
+        """The job has saved, or is dead: free its GPUs."""
         course = self._courses[key.job_id]
         if self._saves(course):
             course.saved_s = course.done_s
@@ -80,7 +77,7 @@ class Leaving:
         course.leave(now_s)
 
     def throw_back(self, key: AttemptKey, saved_s: float, now_s: Seconds) -> None:
-        """It was suspended, and is killed: it goes on from its last save, every `saved_s`."""
+        """Kill a suspended job: it goes on from its last save, one each `saved_s`."""
         course = self._courses[key.job_id]
         if self._saves(course):
             course.fall_back(saved_s)
@@ -92,7 +89,7 @@ class Leaving:
         drive.step_attempt(self._cluster, key, Preempted(worked_s=worked_s), now_s)
 
     def _stop(self, course: Course, key: AttemptKey, at_s: Seconds) -> None:
-        """The job makes no progress from then on, and is gone when it has saved."""
+        """Stop the job's progress; it leaves once it has saved."""
         course.stop(at_s)
         if not self._saves(course):
             course.lose()

@@ -1,4 +1,4 @@
-"""The machines that are, or were, rented in a replay: their nodes, their jobs and their costs."""
+"""The machines rented in a replay: their nodes, their jobs and their costs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THERE = (MachineState.STARTING, MachineState.UP)
 
 
 class SimulatedStay(NamedTuple):
-    """A job holds this number of GPUs of a machine."""
+    """A number of GPUs of a machine that a job holds."""
 
     machine: Machine
     gpus: int
@@ -33,8 +33,9 @@ class SimulatedStay(NamedTuple):
 
 
 class RentedMachines:
-    """`labels`: of the nodes of a group. `lead_s`: the time before the provider takes a machine
-    back at which its jobs begin to save.
+    """The machines. `labels`: those of the nodes of a group.
+
+    `lead_s`: how long before the provider takes a machine back its jobs begin to save.
     """
 
     def __init__(
@@ -56,17 +57,17 @@ class RentedMachines:
         self._stays: dict[AttemptKey, SimulatedStay] = {}
 
     def here(self) -> list[Machine]:
-        """The machines that boot, or are up, in the order in which they were asked for."""
+        """The machines that boot or are up, in the order of their requests."""
         return [one for one in self.every.open() if one.state in _THERE]
 
     def left(self, group: NodeGroup, now_s: Seconds) -> int:
-        """How many more of them may be rented."""
+        """How many more machines of each kind may be rented."""
         if now_s >= group.until_s - self._lead_s:
             return 0
         return group.at_most - sum(one.pool == group.name for one in self.every.open())
 
     def ask(self, group: NodeGroup, jobs: tuple[int, ...], now_s: Seconds) -> None:
-        """For one machine more."""
+        """Request one more machine."""
         self._asked[group.name] += 1
         name = f"{group.name}-r{self._asked[group.name]:04d}"
         self.every.put(
@@ -83,8 +84,8 @@ class RentedMachines:
         )
 
     def come_and_go(self, now_s: Seconds) -> None:
-        """Booted machines take work, machines that the provider takes back are emptied, and empty
-        ones go.
+        """Let booted machines take work, empty machines that the provider takes back, and remove
+        empty ones.
         """
         for one in self.every.open():
             name, group = one.request_id, self.groups[one.pool]
@@ -99,7 +100,7 @@ class RentedMachines:
                 self._go_if_empty(name, now_s)
 
     def give_back(self, name: str, now_s: Seconds) -> None:
-        """No job starts there any more, its jobs save, and it goes when it is empty."""
+        """Give a machine back: no job starts there, its jobs save, and it goes once it is empty."""
         one = self.every[name]
         if one.state is MachineState.STARTING:
             self._end(one, now_s)
@@ -112,11 +113,11 @@ class RentedMachines:
         self._go_if_empty(name, now_s)
 
     def leaves(self, key: AttemptKey, now_s: Seconds) -> None:
-        """A stopped attempt saves, and its job queues again or starts on a machine."""
+        """A stopped attempt saves; its job then waits again, or starts on a machine."""
         self._leaving.drained(key, now_s)
 
     def note_stays(self, now_s: Seconds) -> None:
-        """Note the jobs that began or ceased to hold GPUs of machines since the last call."""
+        """Note which jobs began or ended to hold GPUs of machines since the last call."""
         found = {
             key: SimulatedStay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
             for one in self.every.open()
@@ -131,7 +132,7 @@ class RentedMachines:
             self.speed_of[key.job_id] = self.groups[stay.machine.pool].speed
 
     def next_s(self, now_s: Seconds) -> Seconds:
-        """When the next of them boots, or is taken back; inf: none is."""
+        """When the next machine has booted, or is taken back; inf: none."""
         booted = [
             one.asked_s + self.groups[one.pool].boot_s
             for one in self.every.open()
@@ -150,7 +151,7 @@ class RentedMachines:
         )
 
     def hours(self, now_s: Seconds) -> dict[str, float]:
-        """Billed hours by pool, with empty pools."""
+        """Billed hours by pool, including empty pools."""
         found = dict.fromkeys(self.groups, 0.0)
         for one in self.every.values():
             until_s = now_s if one.end_s is None else one.end_s
@@ -158,7 +159,7 @@ class RentedMachines:
         return {name: round(hours, 6) for name, hours in found.items()}
 
     def _gpu_seconds(self, now_s: Seconds) -> Seconds:
-        """GPU-seconds of the machines that could do work."""
+        """GPU-seconds in which machines could do work."""
         return sum(
             self.groups[one.pool].gpus * ((now_s if one.end_s is None else one.end_s) - one.up_s)
             for one in self.every.values()

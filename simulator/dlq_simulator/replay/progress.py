@@ -1,4 +1,4 @@
-"""The progress line of a long replay for people: its part done, its speed and its remaining
+"""The progress line of a long replay for people: the finished part, the speed and the remaining
 time.
 """
 
@@ -22,7 +22,7 @@ LONG = 5_000  # jobs; fewer are replayed within about a second
 
 @contextmanager
 def progress_bar(policy: str, jobs: int, file: TextIO | None = None) -> Iterator[Progress | None]:
-    """A bar on stderr (or `file`) when a person watches a long replay, nothing otherwise."""
+    """A bar on stderr (or `file`) if a person watches a long replay, else nothing."""
     out = sys.stderr if file is None else file
     if jobs < LONG or not out.isatty():
         yield None

@@ -1,5 +1,6 @@
-"""Reserved nodes in a replay, and in the twin. It does the work of the master's
-control/reservations/reservations.py and avoiding.py on a virtual clock.
+"""Reserved nodes in a replay, and in the twin, on a virtual clock.
+
+It corresponds to the master's control/reservations/reservations.py and avoiding.py.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _MAY_MOVE = (JobState.PENDING, JobState.QUEUED)
 
 
 class Reserving:
-    """Begins and ends the reservations of a cluster's nodes (`Node.windows`), and keeps jobs off
-    them that would run into one. Costs nothing without reservations.
+    """Begins and ends reservations of nodes (`Node.windows`), and keeps jobs off nodes where they
+    would overlap one. Costs nothing without reservations.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class Reserving:
             agenda.foresee(at_s, InstantKind.RESERVE, NOBODY, 0)
 
     def begin_and_end(self, now_s: Seconds) -> None:
-        """Nodes of a begun reservation are emptied, and nodes of an ended one take work again."""
+        """Empty nodes whose reservation has begun, and let nodes whose reservation has ended take
+        work.
+        """
         if not self._instants or self._instants[0] > now_s:
             return
         while self._instants and self._instants[0] <= now_s:
@@ -55,8 +58,9 @@ class Reserving:
             self._step(node_id, now_s)
 
     def steer(self, now_s: Seconds) -> None:
-        """Before a plan: jobs that began to wait, or would run into a reservation by now, keep off
-        its nodes. If one has begun or ended, this concerns every waiting job.
+        """Before a plan: keep waiting jobs off nodes where they would run into a reservation.
+
+        That concerns new waiting jobs, or all of them if a reservation has begun or ended.
         """
         if not self._node_ids:
             return

@@ -1,14 +1,15 @@
-"""Jobs that leave their GPUs without a save in a replay, and come back.
+"""Jobs that leave their GPUs without a save in a replay (suspend), and come back.
 
-The rules are the master's (model/attempts/suspending.py). A move takes as long as its bytes over
-the bandwidth. A job makes no progress from when it is told to leave until it is back. It holds its
-GPUs for the first move, and for the second one. One that is off its GPUs for too long is thrown
-back. So is the last one on a host whose memory is too small by now.
+The rules are the master's (model/attempts/suspending.py). A move takes its bytes divided by the
+bandwidth. A job makes no progress from the order to leave until it is back. It holds its GPUs
+during both moves. A job that is off its GPUs for too long is thrown back to its last save. So is
+the job that was suspended last on a host whose memory has become too small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from dlq_master.model.attempts import suspending
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, SuspensionPhase
@@ -29,9 +30,11 @@ from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.world import WorkRates
 from dlq_simulator.world_settings import MoveSettings
 
+_NOTHING_ABOVE: Mapping[NodeId, int] = MappingProxyType({})
+
 
 class Suspending:
-    """`count`: how often a job left its GPUs so; `thrown`: how often one was thrown back."""
+    """`count`: how often a job was suspended; `thrown`: how often one was thrown back."""
 
     __slots__ = (
         *("_agenda", "_cluster", "_courses", "_leaving", "_policy", "_rates", "_rules"),
@@ -55,13 +58,13 @@ class Suspending:
         self.count = self.thrown = 0
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
-        """It is told to leave."""
+        """The job was told to leave."""
         self.count += 1
         self._courses[key.job_id].stop(now_s)
         self._agenda.foresee(now_s + self._move_s(key), InstantKind.MOVE, *key)
 
     def moved(self, key: AttemptKey, now_s: Seconds) -> None:
-        """A move is over, or it is time to look again."""
+        """A move has ended, or it is time to decide again."""
         attempt = self._cluster.attempts.get(key)
         if attempt is None or attempt.state is not AttemptState.SUSPENDED:
             return
@@ -80,8 +83,9 @@ class Suspending:
                 self._leaving.drained(key, now_s)
 
     def settle(self, now_s: Seconds) -> None:
-        """After a decision: jobs that are out come back to their GPUs if these are left. A job that
-        ranks above and comes back too keeps its own from them.
+        """After a decision: bring suspended jobs back to their GPUs if these are free.
+
+        GPUs to which a job that ranks above comes back are kept for it.
         """
         cluster = self._cluster
         above: dict[NodeId, int] = {}
@@ -90,10 +94,10 @@ class Suspending:
             attempt = cluster.attempts[key]
             if self._next(attempt, now_s, above) in (Next.RESUME, Next.SAVE):
                 self._come(attempt, now_s)
-            suspending.keeps(cluster.attempts[key], above)
+            suspending.add_kept(cluster.attempts[key], above)
 
     def throw_back(self, now_s: Seconds) -> None:
-        """Before a decision: jobs that can stay no longer wait again."""
+        """Before a decision: jobs that can stay suspended no longer wait again."""
         attempts, out = self._cluster.attempts, sorted(self._cluster.claims.out)
         late = [key for key in out if self._next(attempts[key], now_s) is Next.THROW_BACK]
         if self._settings.job_bytes:
@@ -103,7 +107,7 @@ class Suspending:
             self._leaving.throw_back(key, self._settings.saved_s, now_s)
 
     def _last_of_full_hosts(self) -> list[AttemptKey]:
-        """Of each host with too little memory the job that was suspended last."""
+        """The job that was suspended last on each host with too little memory."""
         cluster, each = self._cluster, self._settings.job_bytes
         moved: dict[NodeId, int] = {}
         last: dict[NodeId, tuple[float, AttemptKey]] = {}
@@ -123,24 +127,20 @@ class Suspending:
         return sorted({last[node_id][1] for node_id in full})
 
     def _next(
-        self, attempt: Attempt, now_s: Seconds, above: Mapping[NodeId, int] | None = None
+        self, attempt: Attempt, now_s: Seconds, above: Mapping[NodeId, int] = _NOTHING_ABOVE
     ) -> Next:
-        """`above`: the GPUs of jobs that rank above it and come back too."""
+        """The next step of a suspended attempt. `above`: masks of the GPUs to which attempts that
+        rank above it come back, by node.
+        """
         out, cluster = attempt.suspension, self._cluster
         assert out is not None
-        guest = None if out.for_job is None else cluster.jobs.get(out.for_job)
-        waits = guest is not None and guest.waiting
-        theirs = above and any(mask & above.get(it, 0) for it, mask in out.allocation.slots)
+        taken = suspending.taken_above(out.allocation, above)
         step, _ = suspending.next_step(
             attempt,
             self._nodes(attempt),
-            guest_waits=waits,
-            others_leave=(
-                waits
-                and out.for_job is not None
-                and suspending.others_leave(cluster.attempts.values(), out.for_job)
-            ),
-            gpus_free=not theirs and cluster.is_free(out.allocation),
+            guest_waits=suspending.guest_waits(cluster.jobs, out.for_job),
+            others_leave=suspending.others_leave(cluster.attempts, cluster.claims, out.for_job),
+            gpus_free=not taken and cluster.is_free(out.allocation),
             now_s=now_s,
             rules=self._rules,
             grace_s=cluster.jobs[attempt.key.job_id].rules.grace_cap_s,
@@ -152,6 +152,7 @@ class Suspending:
         return [nodes[it] for it in attempt.place.node_ids if it in nodes]
 
     def _come(self, attempt: Attempt, now_s: Seconds) -> None:
+        """The attempt comes back to its GPUs."""
         cluster, key = self._cluster, attempt.key
         kind, lead_s = attempt.lease.kind, cluster.saves.lead_s
         end_s = first_term_end_s(now_s, kind, cluster.terms, lead_s)
@@ -164,6 +165,7 @@ class Suspending:
         self._agenda.foresee(finish_s, InstantKind.FINISH, *key)
 
     def _move_s(self, key: AttemptKey) -> float:
+        """The seconds of a move one way."""
         attempt = self._cluster.attempts[key]
         nodes = [self._cluster.nodes[it] for it in attempt.place.node_ids]
         return self._cluster.move_costs.seconds(attempt, nodes)

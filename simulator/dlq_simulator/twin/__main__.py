@@ -1,5 +1,7 @@
-"""`python -m dlq_simulator.twin`: says which code it runs, and answers a master's questions through
-two pipes until the first is closed."""
+"""`python -m dlq_simulator.twin`: answers a master's questions through two pipes.
+
+It says first which code it runs, and ends when the first pipe is closed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Makes the answer to a question. Kept between questions is the state of the last look, and nothing
-else.
-"""
+"""Makes the answer to a question. Only the state of the last look is kept between questions."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _ATTENTIVE_S = 0.05
 
 
 def nobody() -> None:
-    """A pause without other questions."""
+    """A pause in which no other question comes."""
 
 
 class Answering:
@@ -35,9 +33,7 @@ class Answering:
         self._run_times = RunTimes(())
 
     def answer(self, question: Question, attend: Callable[[], None] = nobody) -> bytes:
-        """The answer, or under `none` the reason why there is none. `attend` is called every now
-        and then.
-        """
+        """The answer, or under `none` why there is none. `attend` is called from time to time."""
         if question.do == "look":
             self._kept = kept(question)
             self._run_times = RunTimes(self._kept.past)
@@ -64,7 +60,7 @@ class Answering:
 
 
 class AnswerBudget:
-    """CPU time that one answer may take; work for other questions meanwhile does not count."""
+    """CPU time for one answer; the time for other questions meanwhile does not count."""
 
     def __init__(self, cpu_s: float, attend: Callable[[], None] = nobody) -> None:
         self._cpu_s = cpu_s
@@ -73,7 +69,7 @@ class AnswerBudget:
         self._attended_s = time.monotonic()
 
     def half(self) -> AnswerBudget:
-        """Half as much, from now on."""
+        """Half of the budget, from now on."""
         return AnswerBudget(self._cpu_s / 2, self._attend)
 
     @property
@@ -81,7 +77,7 @@ class AnswerBudget:
         return time.process_time() - self._began_s
 
     def spent(self) -> float:
-        """The part that is used."""
+        """The used share."""
         if time.monotonic() - self._attended_s > _ATTENTIVE_S:
             before_s = time.process_time()
             self._attend()

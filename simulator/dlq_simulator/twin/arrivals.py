@@ -1,8 +1,8 @@
-"""Jobs that will be submitted while others wait: as many, and such ones, as have been of late.
+"""Jobs that will be submitted while others wait, drawn from the latest submissions.
 
-Newcomers may go first where a policy skips jobs that do not fit, or serves those first that have
-had least. A start then comes the later the more of them there are. They are unknown. They are drawn
-from the last jobs (a bootstrap), at the rate at which those came.
+Newcomers may go first where a policy skips jobs that do not fit, or serves users with little
+service first. Then a start is the later the more newcomers there are. They are unknown, so they are
+drawn from the last jobs (a bootstrap), at the same rate.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ def matter(policy: Policy) -> bool:
 
 
 def newcomers(recent: Sequence[Job], now_s: float, seed: int) -> list[Job]:
-    """Draws, in the order in which they come. `recent`: the last jobs that were submitted, oldest
-    first.
-    """
+    """Drawn jobs, in the order of submission. `recent`: the last submitted jobs, oldest first."""
     if len(recent) < _LEAST or now_s <= recent[0].submit_time_s:
         return []
     rate = len(recent) / (now_s - recent[0].submit_time_s)
@@ -47,7 +45,7 @@ def newcomers(recent: Sequence[Job], now_s: float, seed: int) -> list[Job]:
 
 
 def _like(job: Job, job_id: JobId, at_s: float) -> Job:
-    """Another one that asks for the same."""
+    """Another job with the same request."""
     return Job(
         job_id=job_id,
         user=job.user,

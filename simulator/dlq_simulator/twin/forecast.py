@@ -44,7 +44,7 @@ Spent = Callable[[], float]  # the spent part of the budget
 
 
 class Worlds(NamedTuple):
-    """The same state, continued as often as wanted. `recent`: the last jobs that were submitted."""
+    """The same state, simulated as often as needed. `recent`: the last submitted jobs."""
 
     thaw: Thaw
     now_s: float
@@ -52,7 +52,7 @@ class Worlds(NamedTuple):
     recent: Sequence[Job] = ()
 
     def twin(self, number: int, come: Sequence[Job] = ()) -> TwinWorld:
-        """One of the worlds; `come`: jobs that are not there yet."""
+        """One of the worlds. `come`: jobs that do not exist yet."""
         come = [_submitted(job, self.now_s) for job in come]
         cluster, policy = self.thaw()
         others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
@@ -61,10 +61,10 @@ class Worlds(NamedTuple):
 
 
 def foresee(worlds: Worlds, spent: Spent, come: Sequence[Job] = ()) -> Forecast:
-    """Simulate one world after another, within the budget. `come`: jobs that are submitted now.
+    """Simulate one world after another within the budget. `come`: jobs submitted now.
 
     The first world may take a third of the budget, and the others simulate as far ahead as it did.
-    A world begins only if the rest of the budget is enough, by the cost of the first.
+    A world begins only if the rest of the budget suffices, by the cost of the first.
     """
     now_s = worlds.now_s
     first = worlds.twin(0, come)
@@ -83,10 +83,9 @@ def foresee(worlds: Worlds, spent: Spent, come: Sequence[Job] = ()) -> Forecast:
 
 
 def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
-    """When a job starts and ends, submitted or not.
+    """When a job starts and ends, submitted or not. Each world is simulated until the job ends.
 
-    Each world is simulated until the job ends. If the budget is used up before, its end is computed
-    as if it ran on undisturbed.
+    If the budget ends before, the end is computed as if the job ran on undisturbed.
     """
     starts: list[float] = []
     ends: list[float] = []
@@ -112,7 +111,7 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
 
 
 def _submitted(job: Job, now_s: float) -> Job:
-    """The job as it comes now, or when its clock lets it wait."""
+    """The job as if submitted now, or when its begin time lets it wait."""
     if job.blocked is Block.BEGIN_TIME and job.begin_time_s is not None:
         return job._replace(blocked=None, submit_time_s=max(now_s, job.begin_time_s))
     return job._replace(submit_time_s=now_s)
@@ -123,13 +122,13 @@ def _over(spent: Spent, most: float) -> bool:
 
 
 def _start(twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> float:
-    """When it starts (next) in one world; inf: not in that time."""
+    """Its (next) start in one world; inf: not in that time."""
     _run(twin, until_s, lambda: job_id not in twin.waiting or enough())
     return twin.starts.get(job_id, inf)
 
 
 def _end(twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> float:
-    """When it ends in a world that has come to its start; inf: not in that time."""
+    """Its end in a world that has reached its start; inf: not in that time."""
     end_s: float | None = None
     if job_id not in twin.waiting:
         try:
@@ -163,13 +162,13 @@ def _work(run_times: RunTimes, world: int) -> Callable[[Job, float], float]:
 
 
 def quantile_of(world: int, job_id: JobId) -> float:
-    """The place of a job's run time in its distribution, in this world. It comes from a normal
-    copula, in which all jobs of a world have something in common.
+    """The place of a job's run time in its distribution, in this world.
 
-    Many jobs together are far surer than one if their run times follow the past. They do not
-    always, and that part of the doubt is common to all. The rest is the job's own. All worlds
-    together go through its whole distribution, one through each part of it, in the job's own order
-    (a Latin hypercube). It is the same at every refresh, so that only real events move an estimate.
+    It comes from a normal copula, in which all jobs of a world share a factor. Many jobs together
+    are far more certain than one if their run times follow the past. Sometimes they do not, and
+    that doubt is common to all. The rest is the job's own. All worlds together cover its whole
+    distribution, one in each part of it, in the job's own order (a Latin hypercube). It is the same
+    at every refresh, so that only real events change an estimate.
     """
     mixed = _mixed(job_id)
     step, first = 1 + mixed % (WORLDS - 1), (mixed >> 8) % WORLDS
@@ -191,11 +190,10 @@ _MASK = 2**64 - 1
 
 
 def _range(starts_s: list[float], now_s: float) -> Range:
-    """The range over the instants of one job in all worlds: of n ordered ones the first stands for
-    the share 1/2n, and so on.
+    """The range over the instants of one job in all worlds.
 
-    An event is decided on somewhat later than it happens. Between that decision and a running
-    program lie the agent's preparations.
+    Of n ordered instants the first stands for the share 1/2n, and so on. A decision comes somewhat
+    later than its event, and the agent needs time to start a program.
     """
     ordered = sorted(starts_s)
     count = len(ordered)

@@ -1,8 +1,8 @@
-"""Estimates of run times, from the users' words and the past of their jobs.
+"""Estimates of run times, from users' words and their past jobs.
 
 A run time is drawn from the nearest ended jobs, given that this one still runs: from those that
-took longer than its present age. Without such jobs it is as likely to double its age as not (the
-rule of Lindy, a Pareto tail of index 1).
+took longer than its present age. Without such jobs it is as likely to double its age as not
+(Lindy's rule, a Pareto tail of index 1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunTimeBasis(StrEnum):
 
 
 class RunTimes:
-    """The jobs that are over, by kind. Numbers are quantiles of a distribution: 0.5 its median."""
+    """Ended jobs by kind. Quantiles are numbers: 0.5 is the median."""
 
     def __init__(self, past: Iterable[PastRuns]) -> None:
         families: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -62,7 +62,7 @@ class RunTimes:
         self._estimates = _newest(of_estimates, _LEAST)
 
     def work_s(self, job: Job, done_s: float, quantile: float) -> float:
-        """Seconds of work of a job that has done `done_s` and is not over: more than that, within
+        """Seconds of work of a job that has done `done_s` and still runs: more than that, within
         its limit.
         """
         samples, scale_s, _ = self._kind(job)
@@ -79,8 +79,9 @@ class RunTimes:
         return self._kind(job)[2]
 
     def _kind(self, job: Job) -> tuple[Sequence[float], float, RunTimeBasis]:
-        """Run times of jobs like this, in ascending order, as multiples of the unit. Without any,
-        the unit is the run time that its user names; 0: none is named.
+        """Run times of jobs like this in ascending order, as multiples of the unit.
+
+        Without any, the unit is the run time that its user names; 0: none is named.
         """
         if job.duration_estimate_s:
             return self._estimates, job.duration_estimate_s, RunTimeBasis.ESTIMATE
@@ -96,7 +97,7 @@ class RunTimes:
 
 
 def _newest(values: Sequence[float], least: int) -> tuple[float, ...]:
-    """The newest in ascending order; none if they are too few to tell anything."""
+    """The newest in ascending order; none if they are too few."""
     return tuple(sorted(values[-_KEPT:])) if len(values) >= least else ()
 
 
@@ -114,7 +115,7 @@ def _given(samples: Sequence[float], scale_s: float, done_s: float, quantile: fl
 
 
 def _lognormal(centre_s: float, spread: float, done_s: float, quantile: float) -> float:
-    """The same quantile, for a lognormal distribution around `centre_s`."""
+    """The same quantile of a lognormal distribution around `centre_s`."""
     over = _NORMAL.cdf(log(done_s / centre_s) / spread) if done_s > 1.0 else 0.0
     share = max(1e-6, over + quantile * (1.0 - over))
     if over > 0.99 or share >= 1.0:
@@ -123,5 +124,5 @@ def _lognormal(centre_s: float, spread: float, done_s: float, quantile: float) -
 
 
 def _aged(done_s: float, quantile: float) -> float:
-    """Older than all that are known."""
+    """The quantile for a job older than all known ones."""
     return done_s / max(0.05, 1.0 - quantile)

@@ -1,6 +1,4 @@
-"""The twin's pipes: questions come as frames, answers go as frames, until the master closes the
-first.
-"""
+"""The twin's pipes: frames of questions and answers, until the master closes the first pipe."""
 
 from __future__ import annotations
 
@@ -13,19 +11,19 @@ from dlq_simulator.twin.answering import Answering
 
 
 class Gone(SystemExit):
-    """The master has closed the pipe, or is dead: the answer is wanted no more."""
+    """The master has closed the pipe, or is dead: it needs no answer."""
 
 
 class Serving:
-    """Answers in the order of the questions; but a short one does not wait for a long one."""
+    """Answers in the order of the questions; but a short question does not wait for a long one."""
 
     def __init__(self, questions: int, answers: int) -> None:
-        """File descriptors of pipes."""
+        """File descriptors of the pipes."""
         self._questions, self._answers = questions, answers
         self._answering = Answering()
 
     def run(self, greeting: bytes) -> None:
-        """Says this first, and answers until the pipe is closed."""
+        """Send the greeting, then answer until the pipe is closed."""
         try:
             self._write(greeting)
             while True:
@@ -34,7 +32,7 @@ class Serving:
             return
 
     def _attend(self) -> None:
-        """Look for another question in the middle of a long answer. Or is the master gone?"""
+        """In a long answer: look for another question, and whether the master is gone."""
         if select.select([self._questions], [], [], 0.0)[0]:
             self._write(self._answering.answer(self._read()))
 

@@ -41,13 +41,13 @@ _LIVE = ClusterSpec(name="live", groups=())
 
 
 class TwinWorld(Engine):
-    """The future of an untouched cluster, until `until_s`.
+    """The future of a cluster without interference, until `until_s`. It owns `cluster` from now on.
 
-    It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet,
-    at their submit times; `newcomers`: others, without forecasts. Silent nodes are taken to answer
-    again, closed ones to stay closed; jobs that wait for other jobs, or are held, never start.
-    `coarse`: events within such a span from now on are decided on at once, since one decision costs
-    as much for many events. 0: none are.
+    `work`: how long jobs run. `come`: jobs that do not exist yet, at their submission times;
+    `newcomers`: other such jobs, without forecasts. Silent nodes are taken to answer again, and
+    closed ones to stay closed. Jobs that wait for other jobs, or are held, never start. `coarse`:
+    events within such a span are decided on together, since one decision costs as much for many
+    events; 0: each by itself.
     """
 
     def __init__(
@@ -96,12 +96,14 @@ class TwinWorld(Engine):
 
     @property
     def now_s(self) -> Seconds:
-        """How far it is."""
+        """The present instant of the simulation."""
         return self._now_s
 
     def run(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> Seconds:
-        """Run until all jobs have started, `until_s` is reached, or it is `enough` (asked at every
-        turn). Returns up to when the starts are complete: inf if nothing more will ever happen.
+        """Run until all jobs have started, `until_s` is reached, or `enough` says so (asked every
+        turn).
+
+        Returns the instant up to which starts are complete; inf: no more will ever happen.
         """
         self._turn(self.begin_s)
         while self.waiting:
@@ -114,7 +116,7 @@ class TwinWorld(Engine):
         return inf
 
     def run_out(self, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> Seconds | None:
-        """Go on until this job has ended; the instant of that, or None: unknown."""
+        """Go on until this job has ended, and return that instant; None: unknown."""
         while job_id not in self.ends and not enough():
             at_s = self._next_instant()
             if self._over or at_s > until_s:
@@ -123,8 +125,8 @@ class TwinWorld(Engine):
         return self.ends.get(job_id)
 
     def deadline_ends(self) -> dict[JobId, Seconds]:
-        """When jobs with deadlines end, as far as it has come; the others are taken to be left
-        alone from there on.
+        """When jobs with deadlines end. Jobs that have not ended are taken to run on
+        undisturbed.
         """
         return {job_id: self.ends.get(job_id, self._left_alone_s(job_id)) for job_id in self._due}
 
@@ -169,10 +171,10 @@ class TwinWorld(Engine):
         return True
 
     def _advance(self) -> None:
-        """Nobody watches."""
+        """No progress is shown."""
 
     def _course(self, job_id: JobId) -> Course:
-        """The way of a job so far, in the parts that its rest needs."""
+        """A job's course so far, in the parts that its rest needs."""
         job = self.cluster.jobs[job_id]
         attempt = self.cluster.live_attempt(job)
         row, done_s = _row(job), job.worked_s
@@ -189,7 +191,7 @@ class TwinWorld(Engine):
         return course
 
     def _until_s(self, attempt: Attempt) -> float:
-        """The instant until which an attempt makes progress, or made it."""
+        """Until when an attempt makes, or made, progress."""
         if attempt.state is AttemptState.PAUSING:
             return min(self.begin_s, self._leaves_s(attempt) - self.settings.save_s)
         return self.begin_s
@@ -256,7 +258,7 @@ class TwinWorld(Engine):
 
 
 class _Courses(dict[JobId, Course]):
-    """Made when they are first looked at: most of a long queue never is."""
+    """Courses made on demand: most of a long queue is never read."""
 
     def __init__(self, make: Callable[[JobId], Course]) -> None:
         super().__init__()
@@ -268,7 +270,7 @@ class _Courses(dict[JobId, Course]):
 
 
 def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
-    """The world as the plans of the master reckon with it."""
+    """The world as the plans of the master assume it."""
     terms = cluster.terms
     if policy.taking is Taking.NEVER and policy.resizing is not Taking.BOUNDARY:
         # As in a replay: a job that is never preempted starts and ends alike without a grid.
@@ -285,14 +287,14 @@ def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
 
 
 def _knowledge(policy: Policy) -> Knowledge:
-    """Measurements find the drawn values."""
+    """Knowledge with which measurements find the drawn values."""
     profile_s = PROFILE_S if policy.profile_s is None else policy.profile_s
     trials = policy.profiling is not None
     return Knowledge(know=policy.know, profile_s=profile_s, noise=0.0, trials=trials)
 
 
 def _opens_s(job: Job) -> float | None:
-    """When a clock lets it wait; None: it waits, or for something else."""
+    """The begin time for which it waits; None: it waits for GPUs, or for something else."""
     if job.ended or job.hold is not None or job.blocked is None:
         return None
     return {Block.BEGIN_TIME: job.begin_time_s, Block.BACKOFF: job.retry_time_s}.get(job.blocked)
@@ -306,7 +308,7 @@ def _opens(cluster: Cluster, now_s: float) -> Iterator[tuple[Seconds, JobId]]:
 
 
 def _will_wait(job: Job) -> bool:
-    """Whether it waits for GPUs, or will when an instant has come."""
+    """Whether it waits for GPUs, or will from some instant on."""
     pending = job.state is JobState.PENDING and job.blocked is None
     return job.waiting or pending or _opens_s(job) is not None
 
@@ -328,7 +330,7 @@ def _row(job: Job) -> TraceJob:
 
 
 def lose(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:
-    """These nodes die: their jobs queue again without the work that they have not saved."""
+    """These nodes die: their jobs wait again without their unsaved work."""
     gone = set(node_ids)
     for key, attempt in list(cluster.attempts.items()):
         if attempt.live and gone & set(attempt.lease.allocation.node_ids):
@@ -337,7 +339,7 @@ def lose(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:
 
 
 def close(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:
-    """These nodes take no more work. Nodes that are not there are none that could."""
+    """These nodes take no more work; unknown nodes are ignored."""
     for node_id in node_ids:
         if node_id in cluster.nodes:
             drive.step_node(cluster, node_id, FlagSet(flag=NodeFlag.CORDONED), now_s)

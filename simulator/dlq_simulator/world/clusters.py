@@ -1,5 +1,4 @@
-"""The cluster of the jobs: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented
-machines.
+"""The simulated cluster: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented machines.
 
 docs/policies/simulate.md shows every key.
 """
@@ -27,8 +26,8 @@ _KEYS = ("policy", "settings", "most_per_hour", "most_per_day")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RentingSpec:
-    """The method that chooses machines, and the limits of their costs in an hour and in 24 hours
-    (None: any).
+    """The method that chooses machines, and its limits of cost per hour and per 24 hours (None: no
+    limit).
     """
 
     policy: str = DEFAULT
@@ -38,7 +37,9 @@ class RentingSpec:
 
 
 def read_renting(path: str, document: Mapping[str, Any]) -> RentingSpec | None:
-    """None: no machine is rented beside own nodes. Raises DataError."""
+    """The renting of a file; None: no machine is rented beside own nodes. DataError: it
+    is wrong.
+    """
     if "renting" not in document:
         return None
     table, where = document["renting"], f"{path}, [renting]"
@@ -77,11 +78,11 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """`count` equal nodes; `memory_bytes` is one GPU's, `price_per_hour` one node's (None:
+    """`count` equal nodes. `memory_bytes`: of one GPU; `price_per_hour`: of one node (None:
     unpriced).
 
-    `lent`: how many of them an inference cluster lends, over time; None: they are there all the
-    time, once they have booted.
+    `lent`: how many of them an inference cluster lends, over time; None: all of them, once they
+    have booted.
     """
 
     name: str = "node"
@@ -105,7 +106,7 @@ class NodeGroup:
         return NodePool.TRAINING if self.until_s == math.inf else NodePool.PRICED
 
     def each_node(self) -> Iterator[str]:
-        """Ids that sort as they count (`node-007`)."""
+        """Ids that sort by number (`node-007`)."""
         digits = len(str(self.count))
         for number in range(1, self.count + 1):
             yield f"{self.name}-{number:0{digits}d}"
@@ -113,11 +114,11 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """`name` is the argument as typed: it stands in the results.
+    """`name`: the argument as typed, for the results. `typed`: GPU types were given, so that a
+    job's type and memory count.
 
-    `typed`: GPU types were given, so a job's type and memory count. `catalogue`: the kinds of
-    machines that can be rented, in any count. `rent_at_most`: the most of them in all under a
-    policy that rents by need (None: not given).
+    `catalogue`: the kinds of machines that can be rented, in any number. `rent_at_most`: the most
+    of them under a policy that rents by need (None: not given).
     """
 
     name: str
@@ -130,22 +131,24 @@ class ClusterSpec:
 
     @property
     def nodes(self) -> int:
-        """All that there ever are, lent ones included."""
+        """The number of all nodes, lent ones included."""
         return sum(group.count for group in self.groups)
 
     @property
     def gpus(self) -> int:
-        """Likewise."""
+        """The number of all GPUs, lent ones included."""
         return sum(group.count * group.gpus for group in self.groups)
 
     @property
     def lends(self) -> bool:
-        """Some of the nodes are lent."""
+        """Whether some nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
     def type_speeds(self) -> TypeSpeeds:
-        """The speeds of its GPU types, as an operator declares them to a master: of each type the
-        slowest. Machines of the catalogue tell that of a type that no node has.
+        """The speeds of GPU types as an operator declares them to a master: the slowest of each
+        type.
+
+        A type without a node has the speed of the catalogue's machines.
         """
         found: dict[str, float] = {}
         there: dict[str, float] = {}
@@ -158,18 +161,18 @@ class ClusterSpec:
 
     @property
     def rented_only(self) -> bool:
-        """Whether the cluster has no node of its own, and rents all nodes by need."""
+        """Whether the cluster has no own node, and rents all nodes by need."""
         return not self.groups and bool(self.catalogue) and self.rent_at_most is not None
 
     def each_node(self) -> Iterator[tuple[str, NodeGroup]]:
-        """Node ids with their group, in file order."""
+        """Node ids with their group, in the order of the file."""
         for group in self.groups:
             for node_id in group.each_node():
                 yield node_id, group
 
 
 def read_cluster(text: str) -> ClusterSpec:
-    """The cluster that `--cluster TEXT` names; anything else is an error with both forms in it."""
+    """The cluster of `--cluster TEXT`. An error shows both forms of it."""
     shape = _SHAPE.fullmatch(text)
     if shape is not None:
         group = NodeGroup(count=int(shape[1]), gpus=int(shape[2]))
@@ -194,7 +197,10 @@ def read_cluster(text: str) -> ClusterSpec:
 
 
 def _renting(text: str, document: Mapping[str, Any], cluster: ClusterSpec) -> RentingSpec | None:
-    """A kind that is rented by need beside own nodes is not always there too."""
+    """The renting of the file; None: it has none.
+
+    DataError: a kind in the catalogue has a fixed count, or there are no own nodes or no catalogue.
+    """
     renting = read_renting(text, document)
     if renting is not None:
         always = next((group.name for group in cluster.catalogue if group.count), None)
@@ -215,7 +221,7 @@ def _sized(
     rented: int = 0,
     most: int | None = None,
 ) -> ClusterSpec:
-    """`kinds`: in the order of the file, the last `rented` of them from its catalogue."""
+    """The groups in the order of the file; the last `rented` kinds are from its catalogue."""
     groups = tuple(group for group in kinds if group.count)
     catalogue = kinds[len(kinds) - rented :]
     cluster = ClusterSpec(
@@ -273,7 +279,7 @@ def _own(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
 
 
 def _lent(where: str, table: toml.Table, directory: Path) -> NodeGroup:
-    """Servers that an inference cluster lends."""
+    """The servers that an inference cluster lends."""
     toml.only(where, table, _LOANS)
     count = toml.whole(where, table, "count")
     steps = read_steps(where, table, count, directory)
@@ -281,7 +287,7 @@ def _lent(where: str, table: toml.Table, directory: Path) -> NodeGroup:
 
 
 def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
-    """A kind of machine that a provider rents, and how many are rented all the time."""
+    """A kind of machine that a provider rents, and how many are always rented."""
     toml.only(where, table, _CATALOGUE)
     count = toml.whole(where, table, "count", 0, least=0)
     at_most = toml.whole(where, table, "at_most", MAX_NODES)

@@ -1,4 +1,4 @@
-"""One job's way through a replay: when it holds GPUs, and the progress that it really makes."""
+"""One job's course through a replay: when it holds GPUs, and its real progress."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Seconds = int | float
 
 @dataclass(slots=True, eq=False)
 class Course:
-    """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made
+    """One job's course: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made
     before.
 
-    Work is in seconds of the reference allocation (`dlq_simulator.world.speed`), of which
-    `row.duration_s` have to be done.
+    Work is in seconds of the reference allocation (`dlq_simulator.world.speed`); `row.duration_s`
+    have to be done.
     """
 
     row: TraceJob
@@ -52,7 +52,7 @@ class Course:
     def start(
         self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int
     ) -> Seconds:
-        """The job gets GPUs; returns when it will finish if it is left alone."""
+        """The job gets GPUs; return when it will end if nothing changes."""
         self.attempt = attempt
         self.placed_s = self.settled_s = now_s
         self.rate, self.gpus = rate, gpus
@@ -63,8 +63,8 @@ class Course:
         return self._aim()
 
     def try_out(self, attempt: int, now_s: Seconds, trial_s: Seconds, gpus: int) -> Seconds:
-        """The job gets GPUs only to be measured, and does nothing of its work; returns when that is
-        over.
+        """The job gets GPUs only to be measured, and does none of its work; return when
+        that ends.
         """
         self.attempt = attempt
         self.placed_s = self.settled_s = now_s
@@ -82,7 +82,7 @@ class Course:
         self._close_span(now_s)
 
     def change(self, now_s: Seconds, rate: Seconds, gpus: int) -> Seconds:
-        """The job goes on with other GPUs, or at another speed; returns when it will finish now."""
+        """The job goes on with other GPUs, or at another speed; return when it will end now."""
         self._settle(now_s)
         if gpus != self.gpus:
             self._close_span(now_s)
@@ -91,18 +91,18 @@ class Course:
         return self._aim()
 
     def stop(self, at_s: Seconds) -> None:
-        """The job makes no progress from `at_s` on; its progress is saved, not lost."""
+        """The job makes no progress from `at_s` on; its progress is saved."""
         self.attempt = 0
         self._settle(at_s)
         self.stopped_s = at_s
 
     def lose(self) -> None:
-        """Its progress is lost: the GPUs were held for nothing."""
+        """The progress of this run is lost."""
         self.overhead_s += self.done_s + self.slowed_s
         self.done_s = self.slowed_s = self.saved_s = 0
 
     def fall_back(self, each_s: float) -> None:
-        """The work since its last save is lost; it saves every so many seconds of its work."""
+        """The work since its last save is lost. It saves once each `each_s` seconds of work."""
         lost_s = (self.done_s - self.saved_s) % each_s
         if lost_s:
             slowed_s = self.slowed_s * lost_s / self.done_s
@@ -111,13 +111,13 @@ class Course:
             self.slowed_s -= slowed_s
 
     def leave(self, now_s: Seconds) -> None:
-        """Its GPUs are free; it held them since the stop to save."""
+        """Its GPUs are free; it held them while it saved."""
         self.overhead_s += now_s - self.stopped_s
         self.preemptions += 1
         self._close_span(now_s)
 
     def outcome(self, now_s: Seconds) -> ReplayOutcome:
-        """Its history, finished now."""
+        """Its history, ended now."""
         self.attempt = 0
         overhead_s = self.overhead_s + (self.progress_s - self.settled_s)
         slowed_s = self.slowed_s
@@ -147,7 +147,7 @@ class Course:
         return self.finish_s
 
     def _settle(self, at_s: Seconds) -> None:
-        """Everything until `at_s` is in the books."""
+        """Account for the time until `at_s`."""
         if self.progress_s == inf:
             self.trials_s += at_s - self.settled_s
             self.trial_gpu_s += (at_s - self.settled_s) * self.gpus

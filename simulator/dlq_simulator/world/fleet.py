@@ -1,6 +1,4 @@
-"""Nodes that come and go in a replay: servers that are lent and reclaimed, rented ones that
-boot.
-"""
+"""Nodes that come and go in a replay: lent and reclaimed servers, and rented nodes that boot."""
 
 from __future__ import annotations
 
@@ -39,10 +37,10 @@ class FleetChange(NamedTuple):
 
 
 class SimulatedFleet:
-    """The existing nodes, from the first submit on.
+    """The nodes, from the first submission on.
 
-    All are registered from the start, and booting ones are cordoned. Whether a node could ever hold
-    a job therefore does not depend on the instant of the question.
+    All of them are registered from the start, and booting ones are cordoned. So whether a node
+    could ever hold a job does not depend on the instant.
     """
 
     def __init__(self, spec: ClusterSpec, cluster: Cluster, begin_s: Seconds) -> None:
@@ -56,8 +54,9 @@ class SimulatedFleet:
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
     def apply(self, change: FleetChange, policy: Policy) -> tuple[Happened, ...]:
-        """The changes that give the group this number of nodes: the plan of a loan or of a reclaim,
-        checked and carried out. The events tell the effects on jobs.
+        """Change a group to this number of nodes, by a checked plan of a loan or a reclaim.
+
+        The events describe the effects on jobs.
         """
         ids = [NodeId(node_id) for node_id in change.group.each_node()]
         if change.group.lent is None:
@@ -74,7 +73,7 @@ class SimulatedFleet:
         return self._carried_out(taken.plan, view, policy)
 
     def returns(self, at_s: Seconds, policy: Policy) -> None:
-        """Servers that were asked back and are empty by now go."""
+        """Return reclaimed servers that are empty by now."""
         if self._asked_back:
             view = View(self._cluster, at_s)
             self._carried_out(returns(self._cluster, self._asked_back), view, policy)
@@ -99,8 +98,7 @@ def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[FleetChange]:
 
 
 def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
-    """Node-hours x price of all that was there in between, used or not; None if nothing has a
-    price.
+    """Node-hours x price of all nodes in this time, used or not; None: nothing has a price.
 
     A rented machine is billed from its request, booting included, and for its minimum at least; a
     lent one while it is lent.
@@ -115,8 +113,9 @@ def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
 
 
 def gpu_seconds(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """GPU-seconds that could do work: the GPUs of the cluster's own nodes, and of lent ones while
-    they were lent. Reserved nodes do not count.
+    """GPU-seconds in which GPUs could do work: own ones, and lent ones while lent.
+
+    Reserved nodes do not count.
     """
     own = sum(group.count * group.gpus for group in spec.groups if group.lent is None)
     gpus = {node_id: group.gpus for node_id, group in spec.each_node()}

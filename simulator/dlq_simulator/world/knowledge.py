@@ -20,10 +20,10 @@ _LEAST_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """`profile_s`: seconds that a job has to run before it is `profiled`; they are ordinary run
+    """`profile_s`: seconds that a job must run before it is `profiled`; they are part of its run
     time.
 
-    `noise`: the standard deviation of an estimate, as a part of the run time (Chronus, figure 6d).
+    `noise`: the standard deviation of an estimate, as a share of the run time (Chronus, figure 6d).
     """
 
     know: Know = Know.UNKNOWN
@@ -34,31 +34,33 @@ class Knowledge:
     stands_in: bool = True
 
     def at_submit(self, row: TraceJob) -> float | None:
-        """The run time that is known from the start, in seconds on the reference; None: none is.
+        """The run time known from the start, in seconds on the reference; None: unknown.
 
-        A job that is to be measured ranks here as one that ends with its trial. Ranked last, among
-        the jobs that stay unknown, its trial would come too late to be of use. A policy that makes
-        trials itself (`trials`) chooses the jobs to try. A policy that knows the unmeasured jobs
-        needs nothing to stand in for an estimate (`stands_in`).
+        A job that is to be measured ranks as one that ends with its trial. Ranked last, among jobs
+        that stay unknown, its trial would come too late to help. A policy that makes trials itself
+        (`trials`) chooses the jobs to try. A policy that knows which jobs are unmeasured needs no
+        substitute for an estimate (`stands_in`).
         """
         if self.know is Know.PROFILED:
             return self.profile_s if self.stands_in and not self.trials else None
         return row.duration_s if self.know is Know.KNOWN else None
 
     def paces(self, row: TraceJob, nodes: int) -> tuple[float, float]:
-        """All of its work at the pace of a trial on one node, and of one on two, in seconds.
+        """The seconds for all its work at the pace of a trial on one node, and of one on two.
 
-        The world of the two-node model: computing takes the same time on every node, and every
-        doubling adds a step of communication. The step is `rho` of the computing if the row has
-        one.
+        That is the world of the two-node model. Computing takes the same time on every node, and
+        each doubling adds a step of communication. The step is `rho` of the computing if the row
+        has one.
         """
         share = _COMMUNICATION if row.rho is None else float(row.rho)
         one_s = self.after_trial(row) / (1.0 + share * log2(nodes))
         return one_s, one_s * (1.0 + share)
 
     def after_trial(self, row: TraceJob) -> float:
-        """The estimate: run time x (1 + noise x z), z normal. It is drawn from the seed and the
-        job's name alone, so that neither other jobs nor the order of events changes it.
+        """The estimate: run time x (1 + noise x z), with a normal z.
+
+        It is drawn from the seed and the job's name, so that neither other jobs nor the order of
+        events changes it.
         """
         z = Random(f"{self.seed}:{row.job_id}").gauss(0.0, 1.0)
         return max(_LEAST_S, float(row.duration_s * max(_LEAST, 1.0 + self.noise * z)))

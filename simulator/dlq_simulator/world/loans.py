@@ -1,5 +1,5 @@
-"""How many servers an inference cluster lends over time: rows of a cluster file, or a load beside
-it.
+"""How many servers an inference cluster lends over time: rows of a cluster file, or a load file
+beside it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Steps = tuple[LoanStep, ...]
 
 
 def lent_at(steps: Steps, at_s: Seconds) -> int:
-    """How many are lent then; none before the first step."""
+    """How many are lent at an instant; 0 before the first step."""
     place = bisect_right(steps, at_s, key=lambda step: step.at_s)
     return steps[place - 1].servers if place else 0
 
 
 def server_seconds(steps: Steps, begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """Servers x seconds that are lent in between."""
+    """The server-seconds lent in this time."""
     total: Seconds = 0
     ends = [step.at_s for step in steps[1:]]
     for step, until_s in zip(steps, (*ends, end_s), strict=True):
@@ -126,7 +126,7 @@ def _rises(where: str, at_s: Seconds, steps: list[LoanStep]) -> None:
 
 
 def _merged(steps: list[LoanStep]) -> Steps:
-    """The steps that change something."""
+    """The steps that change the number."""
     kept: list[LoanStep] = []
     for step in steps:
         if not kept or kept[-1].servers != step.servers:

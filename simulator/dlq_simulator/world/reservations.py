@@ -1,5 +1,5 @@
-"""The [[reservations]] of a cluster file: nodes that take no work for a time, as `dlq admin
-reserve` says it.
+"""The [[reservations]] of a cluster file: nodes without work for a time, as in `dlq
+admin reserve`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ReservedNodes(NamedTuple):
 def read_reservations(
     path: str, document: Mapping[str, Any], groups: Mapping[str, tuple[str, ...]]
 ) -> tuple[ReservedNodes, ...]:
-    """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for
-    all of its nodes.
+    """The reservations. `groups`: own nodes by name of their group, which stands for all of its
+    nodes.
     """
     tables = toml.tables(path, document, "reservations")
     return tuple(_read(where, table, groups) for where, table in tables)
 
 
 def windows_of(reservations: Iterable[ReservedNodes]) -> dict[str, tuple[Window, ...]]:
-    """When each node is reserved, the first to begin first; named as the master names them."""
+    """When each node is reserved, in the order of the begins, with the master's names."""
     found: dict[str, list[Window]] = {}
     for number, one in enumerate(reservations, 1):
         for node_id in one.node_ids:
@@ -45,7 +45,7 @@ def windows_of(reservations: Iterable[ReservedNodes]) -> dict[str, tuple[Window,
 
 
 def reserved_seconds(windows: Iterable[Window], begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """The reserved time of a node with these windows, in seconds; overlaps count once."""
+    """The seconds in which a node with these windows is reserved; overlaps count once."""
     total, until_s = 0.0, float(begin_s)
     for window in sorted(windows):
         first_s, last_s = max(window.begin_s, until_s), min(window.end_s, float(end_s))

@@ -1,7 +1,7 @@
-"""How fast a job runs on the GPUs that it was given: seconds of work done per second.
+"""The speed of a job on its GPUs: seconds of work done per second.
 
-1 is the reference of a trace's `duration_s`. It is the job's own number of GPUs, on as few nodes as
-hold them, of a type with speed 1. Every other speed comes from here.
+Speed 1 is the reference of a trace's `duration_s`. It is the job's own number of GPUs, on as few
+nodes as hold them, of a type with speed 1. Every other speed comes from here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _ARYL_LOSS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The effect of a placement and a size on the speed of a job.
+    """The effect of placement and size on the speed of a job.
 
-    `slowdown`: spreading costs anything at all. `overlap`: 1 (none) to inf (perfect) of computing
-    and communicating. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each
-    doubling of the workers, 0.5 (nothing is gained) to 1 (linear); None: linear up to the middle of
-    the job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: the share of the
-    summed speed that a job on several kinds of GPUs gets.
+    `slowdown`: whether spreading costs anything. `overlap`: 1 (none) to inf (perfect) of computing
+    and communication. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each
+    doubling of the workers, 0.5 (no gain) to 1 (linear). None: linear up to the middle of the job's
+    range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: the share of the summed speed
+    that a job on several kinds of GPUs gets.
     """
 
     slowdown: bool = True
@@ -36,9 +36,9 @@ class Speed:
     mixed: float = 0.7
 
     def rate(self, job: TraceJob, gpus: int, *, spread: bool = False, of_gpu: Number = 1) -> Number:
-        """The speed on `gpus` GPUs of relative speed `of_gpu`.
+        """The speed on `gpus` GPUs of relative speed `of_gpu`; exactly 1 on the reference.
 
-        `spread`: over more nodes than the width needs. Exactly 1 on the reference.
+        `spread`: on more nodes than the width needs.
         """
         rate = of_gpu
         if gpus != job.num_gpus:
@@ -48,9 +48,10 @@ class Speed:
         return rate
 
     def slowed(self, job: TraceJob) -> float:
-        """How many times as long it takes when it is spread: (1 + rho^g)^(1/g), where rho is its
-        communication time over its computing time and g is `overlap`. It is between max(1, rho) and
-        1 + rho.
+        """The factor by which spreading lengthens the run: (1 + rho^g)^(1/g).
+
+        rho is the job's communication time over its computing time, and g is `overlap`. The factor
+        is between max(1, rho) and 1 + rho.
         """
         rho = job.rho if job.rho is not None else (job.skew or 0.0) * self.skew_rho
         if math.isinf(self.overlap):
@@ -59,7 +60,7 @@ class Speed:
         return float(high * (1.0 + (low / high) ** self.overlap) ** (1.0 / self.overlap))
 
     def _gain(self, job: TraceJob, gpus: int) -> float:
-        """The throughput on this number of GPUs, over that on its own number."""
+        """The throughput on this number of GPUs, relative to its own number."""
         if self.efficiency is None:
             return _beyond_middle(job, gpus) / _beyond_middle(job, job.num_gpus)
         # Each doubling of the workers multiplies the throughput by 2 x efficiency.
@@ -67,7 +68,7 @@ class Speed:
 
 
 def _beyond_middle(job: TraceJob, gpus: int) -> float:
-    """Aryl's imperfect throughput, in workers; never less than that of the middle."""
+    """Aryl's imperfect throughput, in workers; at least that of the middle."""
     each = job.gpus_per_worker or 1
     workers, own = gpus / each, job.num_gpus / each
     middle = ((job.min_workers or own) + (job.max_workers or own)) / 2

@@ -1,13 +1,11 @@
 """Tuned jobs: batch and learning rate follow the allocation (Aryl 7.1, TunedJobs).
 
-A trace marks one with `tuned`, and names its model. Its pace on any GPUs is its goodput there with
-the best batch, over that of its `duration_s`. The duration is the time on `num_gpus` GPUs of as few
-nodes as hold them, with the batch `batch_size`. Without a batch it is the time with the best one.
-So a tuned job may be faster on its own GPUs than its duration says. Twice the GPUs may gain it less
-than twice the pace, or nothing.
-
-All policies see the same jobs. One that resizes jobs and knows anything of run times is told these
-paces, as it is told those of other elastic jobs.
+A trace marks such a job with `tuned`, and names its model. Its pace on any GPUs is its goodput
+there with the best batch, relative to that of its `duration_s`. The duration is the time on
+`num_gpus` GPUs of as few nodes as hold them, with the batch `batch_size`. Without a batch it is the
+time with the best one. So a tuned job may be faster on its own GPUs than its duration says. Twice
+the GPUs may gain less than twice the pace, or nothing. All policies see the same jobs. A policy
+that resizes jobs and knows run times is told these paces, as for other elastic jobs.
 """
 
 from __future__ import annotations
@@ -21,9 +19,10 @@ from dlq_simulator.world.goodput_models import MODELS
 
 
 def pace(row: TraceJob, gpus: int, node_gpus: int, nodes: int | None = None) -> float:
-    """Work per second of a tuned job on so many GPUs, in seconds of its duration.
+    """Work per second of a tuned job on `gpus` GPUs, in seconds of its duration.
 
-    `node_gpus`: GPUs of the largest node; `nodes`: on which it lies, None: as few as hold it.
+    `node_gpus`: the GPUs of the largest node. `nodes`: the number of its nodes; None: as few as
+    hold it.
     """
     assert row.model is not None  # of which the reader makes sure
     most = ceil(gpus / node_gpus) if nodes is None else nodes
@@ -32,6 +31,7 @@ def pace(row: TraceJob, gpus: int, node_gpus: int, nodes: int | None = None) -> 
 
 @cache
 def _pace(name: str, own: int, batch: int | None, gpus: int, nodes: int, node_gpus: int) -> float:
+    """As `pace`. `own`: the GPUs of the request; `batch`: its batch, None: the best one."""
     model, own_nodes = MODELS[name], ceil(own / node_gpus)
     if batch is None:
         before = best(model, own, own_nodes)

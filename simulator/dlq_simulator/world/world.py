@@ -1,4 +1,4 @@
-"""The replay's world: a cluster of virtual nodes, and how fast work gets done on them."""
+"""The replay's world: a cluster of virtual nodes, and the speed of work on them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _GB = 2**30
 
 
 class GpuMemory:
-    """GPUs with the memory that jobs ask for, as labels of nodes. Used on a cluster that names its
-    GPU types, and only where some GPU has too little for some job.
+    """The memory that jobs ask for, as labels of nodes.
+
+    Used on a cluster that names its GPU types, and only if some GPU has too little for some job.
     """
 
     __slots__ = ("_asked",)
@@ -50,8 +51,10 @@ class GpuMemory:
 
 
 def least_gb(row: TraceJob) -> float | None:
-    """The least memory of a usable GPU. It is half of the job's request if it may halve its batch
-    where there is less, as Aryl's do on inference GPUs (Appendix E). It then takes as long.
+    """The least memory of a usable GPU, in GB.
+
+    It is half of the job's request if the job may halve its batch, as Aryl's jobs do on inference
+    GPUs (Appendix E). The job then takes as long.
     """
     return row.mem_gb / 2 if row.mem_gb is not None and row.halves_batch else row.mem_gb
 
@@ -59,7 +62,7 @@ def least_gb(row: TraceJob) -> float | None:
 def build_cluster(
     spec: ClusterSpec, ordering: Ordering, terms: Terms, memory: GpuMemory | None = None
 ) -> Cluster:
-    """All nodes up and empty at time 0. It knows the speeds of its types, as a master does."""
+    """A cluster with all nodes up and empty at time 0. It knows the speeds of its types."""
     cluster = Cluster(ordering, terms, spec.type_speeds())
     windows = windows_of(spec.reservations)
     for node_id, group in spec.each_node():
@@ -70,7 +73,7 @@ def build_cluster(
 
 
 def room(cluster: Cluster, each: int, host: int) -> None:
-    """Every job holds so many bytes on each GPU, and every host takes up so many of suspended
+    """Set the bytes that every job holds on each GPU, and the memory of every host for suspended
     jobs.
     """
     cluster.move_costs.each = each
@@ -87,7 +90,7 @@ def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Nod
 
 
 def asked_types(row: TraceJob, *, typed: bool) -> tuple[str, ...] | None:
-    """The GPU types of which it has to get one, in a cluster that names its types; None: any."""
+    """The GPU types of which a job must get one, in a cluster that names its types; None: any."""
     return row.gpu_types if typed and not (row.any_gpu or row.mixed) else None
 
 
@@ -103,13 +106,13 @@ def build_job(
     speeds: tuple[float, ...] = (),
     team: str = "",
 ) -> Job:
-    """The job of a row, as the scheduler sees it.
+    """The job of a row as the scheduler sees it.
 
-    `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
+    `typed`: the cluster names its GPU types, so that a row's type counts unless it takes any.
     `estimate_s`: the scheduler's only knowledge of its run time. `queue`: its name and its rank
-    among the queues. `constraint`: the labels that its nodes need. `sizes`: on how many GPUs it may
-    run, `speeds`: how fast, if the policy is to know. `team`: to which its GPUs are counted; "" =
-    to its user.
+    among the queues. `constraint`: the labels that its nodes need. `sizes`: its allowed numbers of
+    GPUs, and `speeds` its speed on each, if the policy may know. `team`: to which its GPUs count;
+    "": to its user.
     """
     first, *others = asked_types(row, typed=typed) or (None,)
     return Job(
@@ -146,12 +149,12 @@ def _lateness(row: TraceJob) -> Lateness | None:
 
 
 def _family(row: TraceJob) -> str:
-    """Jobs of one user and one model; none where the row names no model."""
+    """A family: jobs of one user and one model; none if the row names no model."""
     return f"{row.user or ''}/{row.model}" if row.model else ""
 
 
 def _steps(row: TraceJob) -> Steps:
-    """The worth of its completion."""
+    """The reward of its completion by deadline."""
     if row.kind == "be":
         return BEST_EFFORT
     if row.soft_steps:
@@ -164,8 +167,9 @@ def _profile(row: TraceJob) -> TrafficProfile:
 
 
 def sizes_of(row: TraceJob) -> tuple[int, ...]:
-    """The numbers of GPUs on which the job may run. Empty: only the requested number, which is
-    always among them (the reader sees to that).
+    """The numbers of GPUs on which the job may run; empty: only the requested number.
+
+    The requested number is always among them.
     """
     if row.min_workers is None and row.max_workers is None:
         return ()
@@ -179,12 +183,12 @@ def sizes_of(row: TraceJob) -> tuple[int, ...]:
 
 
 class WorkRates:
-    """The speed of each placement, by `Speed`, on these nodes."""
+    """The speed of each placement on these nodes, by `Speed`."""
 
     __slots__ = ("_cluster", "_node_gpus", "_of_node", "_places", "_speed")
 
     def __init__(self, speed: Speed, spec: ClusterSpec, cluster: Cluster, *, places: bool) -> None:
-        """`places`: the choice of nodes matters; false where GPUs are only counted."""
+        """`places`: whether the choice of nodes matters, or GPUs are only counted."""
         self._speed = speed
         self._cluster = cluster
         self._places = places and speed.slowdown
@@ -194,11 +198,11 @@ class WorkRates:
         self._of_node: dict[NodeId, Seconds] = {} if uniform and spec.renting is None else of_node
 
     def come(self, node_id: NodeId, speed: Seconds) -> None:
-        """A node that was not there from the start, of GPUs of this speed."""
+        """Add a node that did not exist from the start, with GPUs of this speed."""
         self._of_node[node_id] = speed
 
     def rate(self, row: TraceJob, allocation: Allocation, gpus: int) -> Seconds:
-        """Work done per second on these `gpus` GPUs. A gang is as fast as its slowest node."""
+        """Work per second on these GPUs. A gang is as fast as its slowest node."""
         slots, of_node = allocation.slots, self._of_node
         of_gpu = self._of_gpu(row, allocation) if of_node else 1
         if self._cluster.speeds.declared and not of_node:
@@ -218,8 +222,10 @@ class WorkRates:
         return self._speed.rate(row, gpus)
 
     def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """A job is as fast as its slowest node. A job on several kinds of GPUs shares its batch
-        among them. All then work as much as they can, less a loss (Aryl, Appendix A).
+        """The speed of the job's GPUs: that of its slowest node.
+
+        A job on several kinds of GPUs shares its batch among them. All then work as much as they
+        can, less a loss (Aryl, Appendix A).
         """
         speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
         if len(speeds) == 1 or not row.mixed:
@@ -230,8 +236,9 @@ class WorkRates:
         return self._speed.mixed * shared_speed(parts)
 
     def _declared(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """Of nodes of which only the declared speeds are known. The run time of a job that names
-        one type is that on this type.
+        """The same for nodes with declared speeds only.
+
+        The run time of a job that names one type is that on this type.
         """
         named = row.gpu_types or ()
         job = self._cluster.jobs.get(JobId(int(row.job_id)))
@@ -240,9 +247,7 @@ class WorkRates:
         return self._cluster.slowest_pace(job, self._cluster.capacity.parts(allocation))
 
     def measured(self, row: TraceJob, allocation: Allocation) -> TimedRun | None:
-        """The slowdown by spreading that a run on these GPUs has shown, exactly; None: it has one
-        GPU, or nodes mean nothing here.
-        """
+        """The exact slowdown by spreading on these GPUs; None: one GPU, or nodes do not matter."""
         if not self._places or allocation.width == 1:
             return None
         spread = len(allocation.slots) > 1 and self._spread(row, allocation)
@@ -250,7 +255,7 @@ class WorkRates:
         return TimedRun(_profile(row), spread=spread, slowdown=slowdown)
 
     def _spread(self, row: TraceJob, allocation: Allocation) -> bool:
-        """Over more nodes than the width needs; only asked of jobs to which it matters."""
+        """Whether it is on more nodes than its width needs; only called if that matters."""
         if row.rho is None and row.skew is None:
             return False
         capacity = self._cluster.capacity

@@ -237,6 +237,35 @@ async def test_free_gpus_are_said_to_be_free(make_bench: MakeBench) -> None:
     assert (look.released, look.held_by) == (True, "")
 
 
+@pytest.mark.parametrize("gpus", [(), (0, 1)])
+async def test_the_last_look_at_files_says_that_gpus_without_a_driver_are_free(
+    make_bench: MakeBench, gpus: tuple[int, ...]
+) -> None:
+    bench = make_bench()
+    launch = a_launch(checkpoint_directory="", gpu_indexes=gpus)
+    assert (await bench.look(launch, Purpose.FINAL, settled=True)).released is True
+    assert (await bench.look(launch, Purpose.WATCH)).released is None
+
+
+async def test_the_last_look_at_files_is_silent_about_a_gpu_in_use(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    uuid = bench.devices.devices()[0].uuid
+    bench.devices.usages[uuid] = DeviceUsage(9, (DeviceProcess(4242, 9),))
+    launch = a_launch(checkpoint_directory="")
+    assert (await bench.look(launch, Purpose.FINAL, settled=True)).released is None
+    assert (await bench.look(launch, Purpose.RELEASE)).released is False
+
+
+async def test_the_last_look_at_files_asks_no_driver(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.workshop._launching = replace(
+        bench.workshop._launching,
+        devices=[replace(it, virtual=False) for it in bench.devices.devices()],
+    )
+    launch = a_launch(checkpoint_directory="")
+    assert (await bench.look(launch, Purpose.FINAL, settled=True)).released is None
+
+
 @dataclass
 class HangingRegistry:
     """Containers on a node that has no image but `here`, and a registry that never answers."""

@@ -33,6 +33,8 @@ from dlq_nodeagent.model.messages import (
     OpenExec,
     OpenLog,
     OpenSamples,
+    Phase,
+    RankReport,
     Welcome,
 )
 from dlq_nodeagent.model.port import Handle
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from world.cast.world import World
 
 PORT = 29_777
+_TAKEN = frozenset({Phase.STARTED, Phase.STOPPING, Phase.EXITED})
 DIAL_S = 10.0
 PREPARE_S = (0.05, 0.2, 1.0, 6.0)
 HUNG_S = (15.0, 60.0, 110.0)  # a file system that hangs
@@ -212,7 +215,15 @@ class Line:
         node.journal.touch()
         if isinstance(message, CommandResult):
             self._judge(message)
+        elif isinstance(message, RankReport) and message.phase in _TAKEN:
+            self._judge_report(message)
         self._stream.up.send(agent_wire.encode(message, node.facts()).SerializeToString())
+
+    def _judge_report(self, report: RankReport) -> None:
+        """It is the answer to launches of its rank."""
+        answered = [number for number, key in self._launches.items() if key == report.key]
+        for number in answered:
+            self._node.world.judge.taken(self._node, self._launches.pop(number))
 
     def _judge(self, result: CommandResult) -> None:
         """What it says of a command."""

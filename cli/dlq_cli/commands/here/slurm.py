@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -72,10 +73,20 @@ _PROGRAMS = {
     "sreport": _Program(
         "accounts.sreport:main", "Name the report of dlq.", "sreport user TopUsage"
     ),
+    "seff": _Program(
+        "seff:main", "The share of its cores and memory that a job has used.", "seff 17"
+    ),
+    "strigger": _Program(
+        "control.strigger:main",
+        "Say what tells of events in place of triggers.",
+        "strigger --set --jobid 17 --fini --program /home/ann/done.sh",
+    ),
     "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 
 _OF_JOBS = ("sbatch", "salloc", "srun")
+_WITH_INSTANTS = ("squeue", "sacct", "scontrol", "sinfo")
+_WITH_JOBS = (*_OF_JOBS, "sattach")
 
 
 @click.group(
@@ -147,13 +158,26 @@ def _command(name: str, known: _Program) -> click.Command:
             program: Callable[[App, tuple[str, ...]], None] = getattr(
                 import_module(f"dlq_cli.slurm.{module}"), function
             )
+        if name in _WITH_INSTANTS and "SLURM_TIME_FORMAT" in os.environ:
+            import_module("dlq_cli.slurm.instants").told_format(name)
         try:
             program(app, words)
         except DlqError as error:
-            raise exit_codes.Ended(_failed(name, error)) from None
+            raise exit_codes.Ended(_code(name, error, _failed(name, error))) from None
 
     run.allow_interspersed_args = False
     return run
+
+
+def _code(name: str, error: DlqError, code: int) -> int:
+    """SLURM_EXIT_ERROR tells an error of these programs from the exit code of a job. As in Slurm
+    words that cannot be read have a code of their own.
+    """
+    word = os.environ.get("SLURM_EXIT_ERROR", "")
+    unread = isinstance(error, InvalidRequest) and error.metadata.get("field", "")[:2] == "--"
+    if name not in _WITH_JOBS or code != exit_codes.FAILURE or unread:
+        return code
+    return int(word) & 0xFF if word.isdecimal() and len(word) < 10 else code
 
 
 def _failed(name: str, error: DlqError) -> int:

@@ -55,11 +55,12 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 --elastic 2:8",
         "dlq update 17 --team nlp",
         "dlq update 17 exclude=gpu[03-04] workdir=/shared/new",
+        "dlq update 17 nodes=2",
     )
     + "\n\n"
     + f"Keys: {', '.join(key for key, field in FIELDS.items() if field.editable)}, dependency, "
     "begin, concurrent (of an array), deadline, soft_deadline, elastic; until it starts also "
-    "workdir, output, requeue, comment, nodelist, exclude, constraint."
+    "workdir, output, requeue, comment, nodes, nodelist, exclude, constraint."
 )
 @click.option("--deadline", metavar="TIME", help="The deadline, as in a spec: 8h or a date.")
 @click.option(
@@ -297,6 +298,15 @@ def _node_names(text: str) -> tuple[str, ...]:
     return () if text.lower() in NONE else read_nodes(text)
 
 
+def _nodes(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    """A number; of a range such as `2-4` the smaller one, as at a submission."""
+    least, dash, most = text.partition("-")
+    count = read_integer(least, MOST_TASKS)
+    if dash and read_integer(most, MOST_TASKS) < count:
+        raise ValueError(f"{shown(text)} is no range of nodes")
+    request.spec_change.node_count = count
+
+
 def _constraint(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     request.spec_change.constraint.SetInParent()
     for label in () if text.lower() in NONE else read_constraint(text):
@@ -319,6 +329,7 @@ _WISHES: Mapping[str, Wish] = {
     "nodelist": _nodelist,
     "exclude": _exclude,
     "constraint": _constraint,
+    "nodes": _nodes,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {
@@ -335,4 +346,5 @@ _ALIASES = {
     "reqnodelist": "nodelist",
     "excnodelist": "exclude",
     "features": "constraint",
+    "numnodes": "nodes",
 }

@@ -63,7 +63,7 @@ def main(app: App, words: Sequence[str]) -> None:
             page["errors"] = [NOTHING_FOUND]
         show(page, as_yaml="yaml" in given.options)
     elif "batch-script" in given.options:
-        _print_scripts(jobs)
+        _print_scripts(app, jobs)
     else:
         _print(columns, _rows(app, jobs, given, {name for name, _ in columns}), given)
 
@@ -172,7 +172,10 @@ def _print(
     print_table(made, rows, form_of(given.options))
 
 
-def _print_scripts(jobs: Sequence[SeenJob]) -> None:
+def _print_scripts(app: App, jobs: Sequence[SeenJob]) -> None:
+    from dlq_cli.output.terminal import screened
+
     for job in jobs:
         script = job.spec.script or "NONE\n"
+        script = screened(script) if app.look().tty else script
         click.echo(f"Batch Script for {job.shown_id}\n{_RULE}\n{script}")

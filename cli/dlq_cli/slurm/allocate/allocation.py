@@ -188,7 +188,9 @@ class KeptAllocation:
         self.say(f"error: {_BUSY}")
         if self._program == "salloc":
             self.say(f"Job allocation {self.job_id} has been revoked.")
-        return exit_codes.Ended(exit_codes.FAILURE)
+        word = os.environ.get("SLURM_EXIT_IMMEDIATE", "")
+        asked = word.isdecimal() and len(word) < 10
+        return exit_codes.Ended(int(word) & 0xFF if asked else exit_codes.FAILURE)
 
     def _revoked(self, *, waited: bool) -> exit_codes.Ended:
         self.say("Job has been cancelled" if waited else self.why_ended())

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.interactive.command import attended
 from dlq_cli.lists.select import one_job
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.words import own_word
 from dlq_client.inside.command import CommandInside
@@ -25,8 +24,7 @@ def main(app: App, words: Sequence[str]) -> None:
     named = next((word for word in words if not word.startswith("-")), "")
     job, dot, step = named.partition(".")
     if not dot or not step:
-        click.echo("sattach: error: No job/step id specified: say sattach JOB.STEP", err=True)
-        raise exit_codes.Ended(exit_codes.FAILURE)
+        raise SlurmSays("sattach: error: No job/step id specified: say sattach JOB.STEP")
     jobs = Jobs(app.connection())
     try:
         job_id = one_job(jobs, own_word(job)).job_id

@@ -32,7 +32,9 @@ VERBS: Mapping[str, _Change] = {
     "resume": lambda jobs, target: jobs.resume_each(target),
 }
 _MAY_COME_TWICE = frozenset({"hold", "holdu", "uhold", "release"})  # a job that is so already
+_AGAIN = frozenset({"requeue", "requeuehold"})  # not of a job with --no-requeue
 _GONE = "Invalid job id specified"
+_NODE_COUNT = "Node count specification invalid"
 # Slurm's words for what a job's state does not allow, by verb and the job's state.
 _STATE_WORDS: Mapping[str, Mapping[str, str]] = {
     "requeue": {"PD": "Job is pending execution"},
@@ -79,6 +81,8 @@ def _refusal(app: App, jobs: Jobs, verb: str, target: str) -> str:
     """Slurm's words for why the job was not changed; empty: it was, or needs no change."""
     if not target[:1].isdecimal():
         return _GONE
+    if verb in _AGAIN and any(one.spec.no_requeue for one in named(app, [target], detailed=True)):
+        return "Requested operation is presently disabled"
     try:
         done = VERBS[verb](jobs, target)
     except NotFound:
@@ -160,6 +164,8 @@ def _change_one(app: App, jobs: Jobs, target: str, changes: Sequence[str]) -> st
             request = wishes(absolute, app.clock.now_s())
         except InvalidRequest as error:
             raise _unreadable(others, error) from None
+        if request.spec_change.HasField("node_count"):
+            request.spec_change.keeps_totals = _says_totals(app, jobs, target)
     try:
         if request is not None:
             for note in jobs.update_each(target, request).hook_notes:
@@ -170,9 +176,28 @@ def _change_one(app: App, jobs: Jobs, target: str, changes: Sequence[str]) -> st
         return _GONE
     except DlqError as error:
         known = named(app, [target], detailed=False)
-        done = bool(known) and known[0].code in _ENDED_CODES
-        return _FINISHED if done else _update_words(error)
+        if known and known[0].code in _ENDED_CODES:
+            return _FINISHED
+        resized = request is not None and request.spec_change.HasField("node_count")
+        if resized and isinstance(error, Unsatisfiable):
+            return _NODE_COUNT
+        return _update_words(error)
     return ""
+
+
+def _says_totals(app: App, jobs: Jobs, target: str) -> bool:
+    """Whether the job has asked for GPUs or tasks of all nodes together: then `NumNodes` divides
+    them anew, as in Slurm.
+    """
+    known = named(app, [target], detailed=False)
+    if not known:
+        return False
+    spec = jobs.get(known[0].job.job_id).spec  # whole: details have no variables
+    if spec.resources.gpu_count:
+        said = spec.environment
+        total = "SLURM_GPUS" in said and "SLURM_GPUS_PER_NODE" not in said
+        return total or bool(spec.tasks.gpus_per_task)
+    return bool(spec.tasks.task_count) and not (spec.tasks.implied or spec.tasks_per_node)
 
 
 def _update_words(error: DlqError) -> str:
@@ -182,6 +207,8 @@ def _update_words(error: DlqError) -> str:
             return "Requested node configuration is not available"
         case InvalidRequest(metadata={"field": "spec.queue"}):
             return "Invalid partition name specified"
+        case InvalidRequest(metadata={"field": "spec.resources.node_count"}):
+            return _NODE_COUNT
         case _:
             return clean_line(error.what)
 

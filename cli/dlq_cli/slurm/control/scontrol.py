@@ -27,7 +27,7 @@ from dlq_cli.slurm.control.showing import (
     show_steps,
 )
 from dlq_cli.slurm.control.waiting import completing, listpids, notify, ping, wait_job
-from dlq_cli.slurm.words import no_cluster
+from dlq_cli.slurm.words import CLUSTERS, clusters_of_environment, no_cluster
 from dlq_compat.version import VERSION
 
 _FLAGS = {
@@ -56,6 +56,8 @@ class _Line(NamedTuple):
 def main(app: App, given: Sequence[str]) -> None:
     """One verb and its arguments."""
     line = _read(app, given)
+    for name in clusters_of_environment():
+        _check_cluster(app, name, CLUSTERS)
     if not line.words:
         click.echo(HELP)
         return
@@ -95,10 +97,10 @@ def _read(app: App, given: Sequence[str]) -> _Line:
     return _Line(words, ShowOptions(**flags))
 
 
-def _check_cluster(app: App, name: str) -> None:
+def _check_cluster(app: App, name: str, said_by: str = "--cluster") -> None:
     own = app.connection().identity.cluster
     if name.lower() not in ("all", own.lower()):
-        raise no_cluster("scontrol", name)
+        raise no_cluster("scontrol", name, said_by)
 
 
 def _show(app: App, rest: Sequence[str], asked: ShowOptions) -> None:

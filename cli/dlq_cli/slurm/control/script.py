@@ -9,6 +9,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.output.said import SlurmSays
+from dlq_cli.output.terminal import screened
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, NotFound
 
@@ -33,7 +34,8 @@ def write(app: App, rest: Sequence[str]) -> None:
         raise SlurmSays("job script retrieval failed: Requested job has no script", code=0)
     name = rest[2] if len(rest) > 2 else f"slurm-{job_id}.sh"
     if name == "-":
-        click.echo(script, nl=not script.endswith("\n"))
+        shown = screened(script) if app.look().tty else script
+        click.echo(shown, nl=not script.endswith("\n"))
         return
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)

@@ -74,7 +74,7 @@ def _jobs(app: App, ids: Sequence[str]) -> list[SeenJob]:
             click.echo(f"Job {ids[0]} not found")
             raise SlurmSays()
         raise SlurmSays(NO_SUCH_JOB)
-    return folded_lines(found)
+    return folded_lines(found, ids)
 
 
 def show_steps(app: App, rest: Sequence[str], asked: ShowOptions) -> None:

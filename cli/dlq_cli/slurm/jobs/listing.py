@@ -9,6 +9,7 @@ from dlq.v1 import event_pb2, job_pb2
 from dlq_cli.app import App
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import folded
+from dlq_cli.slurm.jobs.array_text import slurm_indexes
 from dlq_cli.slurm.jobs.seen import NO_DETAIL, SeenJob
 from dlq_cli.slurm.words import own_word
 from dlq_cli.words import SLURM_CODES
@@ -107,10 +108,13 @@ def name_cancellers(app: App, jobs: Sequence[SeenJob]) -> None:
                     own[event.job_id].canceller = name if kind == "user" else ""
 
 
-def folded_lines(jobs: Sequence[SeenJob]) -> list[SeenJob]:
+def folded_lines(jobs: Sequence[SeenJob], asked: Sequence[str] = ()) -> list[SeenJob]:
     """One line for all tasks of an array that wait in the same state. Members of groups differ, and
-    have a line each.
+    have a line each, and so have tasks that were `asked` for by their own names.
     """
+    if alone := [job for job in jobs if job.in_array and job.shown_id in asked]:
+        others = [job for job in jobs if job not in alone]
+        return [*folded_lines(others), *alone]
     if not any(job.in_array for job in jobs):
         return list(jobs)
     by_first: dict[str, SeenJob] = {}
@@ -119,7 +123,7 @@ def folded_lines(jobs: Sequence[SeenJob]) -> list[SeenJob]:
         if job.in_array:
             by_first.setdefault(job.job.array_task.array_id, job)
     members = [job for job in jobs if job.het_id]
-    lines = folded([job.job for job in jobs if not job.het_id])
+    lines = folded([job.job for job in jobs if not job.het_id], slurm_indexes)
     if not members:
         return [_line(line, by_first) for line in lines]
     at = {id(job): number for number, job in enumerate(jobs)}

@@ -118,13 +118,19 @@ def _batch(job: SeenJob) -> Iterator[SeenStep]:
         node_count=1,
         tasks=1,
         cpus=max(1, job.cpus // job.node_count),
-        state=_STATES.get(attempt.state, "RUNNING"),
+        state=_state_of(attempt.state, rank),
         start_s=from_timestamp(attempt.start_time),
         end_s=from_timestamp(attempt.end_time),
         gpus=job.gpus // job.node_count,
         exit_code=rank.exit_code,
         exit_signal=rank.signal,
     )
+
+
+def _state_of(state: job_pb2.AttemptState.ValueType, rank: job_pb2.Rank) -> str:
+    """As in Slurm a script that answers a cancel with an exit code of its own has failed."""
+    word = _STATES.get(state, "RUNNING")
+    return "FAILED" if word == "CANCELLED" and rank.exit_code and not rank.signal else word
 
 
 def _measured(script: SeenStep, listed: wire.AttemptSteps) -> SeenStep:

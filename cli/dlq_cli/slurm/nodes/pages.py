@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from dlq.v1 import queue_pb2
 from dlq_cli.app import App
 from dlq_cli.output.render import clean_line
+from dlq_cli.slurm.instants import shown_instant
 from dlq_cli.slurm.nodes.facts import SeenNode
 from dlq_client.reservations import Reservations
 from dlq_common.text.hostlist import compress_hostlist
@@ -52,7 +52,7 @@ def node_page(seen: SeenNode, queues: Sequence[str], *, one_line: bool, details:
 
 
 def _local(at_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s)) if at_s else "Unknown"
+    return shown_instant(at_s, "Unknown")
 
 
 def partition_page(queue: queue_pb2.Queue, nodes: Sequence[SeenNode], *, one_line: bool) -> str:

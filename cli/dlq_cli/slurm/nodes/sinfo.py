@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -61,6 +62,8 @@ _KNOWN_STATES = frozenset(_STATES.split(",")) | {"alloc", "mix", "comp", "unk", 
 def main(app: App, words: Sequence[str]) -> None:
     """One line for nodes that print alike."""
     given = read(GRAMMAR, words)
+    more = {name: os.environ[word] for word, name in _VARIABLES.items() if os.environ.get(word)}
+    given = given._replace(options={**more, **given.options})
     if "usage" in given.options:
         click.echo(_USAGE)
         return
@@ -77,6 +80,9 @@ def main(app: App, words: Sequence[str]) -> None:
             return
         time.sleep(every_s)
         click.echo()
+
+
+_VARIABLES = {"SINFO_PARTITION": "partition", "SINFO_SORT": "sort"}
 
 
 def _seconds(given: SlurmWords) -> int | None:
@@ -105,7 +111,8 @@ def _print(app: App, given: SlurmWords) -> None:
     columns = _columns(given, rows)
     if "noheader" not in given.options:
         click.echo(layout.heading(columns))
-    for line in layout.lines(columns, _alike(rows, columns, given)):
+    alike = _alike(rows, columns, given)
+    for line in layout.lines(columns, _sorted(alike, given.options.get("sort", ""))):
         click.echo(line)
 
 
@@ -200,16 +207,41 @@ def _alike(
     return [SinfoRow(queues[key[0]], nodes) for key, nodes in _in_order(groups)]
 
 
+def _sorted(rows: list[SinfoRow], text: str) -> list[SinfoRow]:
+    """As -S asks, the last letter counts least; `#`, and letters without a field, say nothing."""
+    falling, wishes = False, []
+    for char in text:
+        if char in "-+":
+            falling = char == "-"
+        elif char in NODE_FIELDS.by_letter:
+            wishes.append((char, falling))
+            falling = False
+    for letter, down in reversed(wishes):
+        rows = sorted(rows, key=partial(_sort_key, letter), reverse=down)
+    return rows
+
+
+def _sort_key(letter: str, row: SinfoRow) -> tuple[float, str]:
+    """Numbers before texts; states from idle to down."""
+    if letter in ("t", "T"):
+        state = row.nodes[0].state.rstrip("*") if row.nodes else ""
+        return (-float(_RANKS.index(state)) if state in _RANKS else 1.0, "")
+    said = NODE_FIELDS.by_letter[letter].text(row)
+    return (float(said), "") if said.isdecimal() else (0.0, said)
+
+
+_RANKS = ("down", "drained", "draining", "maint", "mixed", "allocated", "idle")
+
+
 def _in_order(
     groups: dict[tuple[str, ...], list[SeenNode]],
 ) -> list[tuple[tuple[str, ...], list[SeenNode]]]:
     """Partitions by name, in each the worst states first, as Slurm sorts by `#P,-t`."""
-    ranks = ("down", "drained", "draining", "maint", "mixed", "allocated", "idle")
-    rank = {state: place for place, state in enumerate(ranks)}
+    rank = {state: place for place, state in enumerate(_RANKS)}
     return sorted(
         groups.items(),
         key=lambda item: (
             item[0][0],
-            rank.get(item[1][0].state.rstrip("*"), len(ranks)) if item[1] else 0,
+            rank.get(item[1][0].state.rstrip("*"), len(_RANKS)) if item[1] else 0,
         ),
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.queue.fields import JOB_FIELDS
 
 DEFAULT = "P,t,-p"
 _BLANKS = " ,"
+_SORTABLE = frozenset("bBcCdDefgGhHiIjJlLmMnNOpPQStTuUvVz")  # of Slurm 22.05, measured
 
 
 def in_order(jobs: Sequence[SeenJob], text: str) -> list[SeenJob]:
-    """Sorted as asked, jobs that are alike by their ids. Letters without a field are passed over,
-    as in Slurm.
+    """Sorted as asked, jobs that are alike by their ids. SlurmSays for a letter that sorts nothing,
+    as in Slurm; some letters have no field here, and are passed over.
     """
     ordered = sorted(jobs, key=lambda job: job.number_key)
     for letter, falling in reversed(list(_letters(text))):
@@ -30,6 +32,8 @@ def _letters(text: str) -> list[tuple[str, bool]]:
         if char in "-+":
             falling = char == "-"
         elif char not in _BLANKS:
+            if char not in _SORTABLE:
+                raise SlurmSays(f"squeue: error: Invalid sort specification: {char}")
             found.append((char, falling))
             falling = False
     return found

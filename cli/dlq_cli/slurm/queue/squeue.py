@@ -60,9 +60,10 @@ def main(app: App, words: Sequence[str]) -> None:
 # The variables of squeue, and the options that they stand for.
 _VARIABLES = {
     "SQUEUE_ACCOUNT": "account", "SQUEUE_ALL": "all", "SQUEUE_ARRAY": "array",
+    "SQUEUE_ARRAY_UNIQUE": "array-unique",
     "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_QOS": "qos",
     "SQUEUE_SORT": "sort", "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
-    "SQUEUE_LICENSES": "licenses", "SLURM_CLUSTERS": "clusters",
+    "SQUEUE_LICENSES": "licenses",
 }  # fmt: skip
 
 
@@ -97,10 +98,10 @@ def _print_jobs(app: App, given: SlurmWords) -> None:
     detailed = layout.needs_detail(columns) or bool({"start", "states"} & given.options.keys())
     found = _found(app, given, detailed=detailed)
     if not {"array", "array-unique"} & given.options.keys():
-        found = folded_lines(found)
-    lines = [layout.heading(columns)] if "noheader" not in given.options else []
-    lines += layout.lines(columns, in_order(found, order))
-    if lines:
+        found = folded_lines(found, given.listed("jobs"))
+    if "noheader" not in given.options:  # first, as in Slurm, also before an error
+        click.echo(layout.heading(columns))
+    if lines := layout.lines(columns, in_order(found, order)):
         click.echo("\n".join(lines))
 
 

@@ -95,6 +95,7 @@ def _asked(options: Sequence[Option], *, compat: bool) -> Sequence[Option]:
 _Handler = Callable[[Conversion, Option], None]
 _JOB = re.compile(r"[0-9]+(?:_[0-9]+)?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]")
+_DAYS = re.compile(r"[0-9]{1,9}-", re.ASCII)
 _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 
 
@@ -104,6 +105,8 @@ def _same(name: str, written: Callable[[str], str] = str) -> _Handler:
 
 
 def _time_limit(text: str) -> str:
+    if _DAYS.fullmatch(text):  # `1-` is a day
+        text += "0"
     return "0" if text.upper() in _ENDLESS else whole_minutes(text)
 
 

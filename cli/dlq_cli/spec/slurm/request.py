@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from dlq_cli.output.said import SlurmSays
+from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_cli.spec.fields import put, put_flag
 from dlq_cli.spec.slurm.conversion import Conversion, Ignored
 from dlq_cli.spec.slurm.convert import AMONG, convert
@@ -25,7 +25,7 @@ from dlq_cli.spec.slurm.layout import (
     named_nodes,
     task_layout,
 )
-from dlq_cli.spec.slurm.sbatch import Option
+from dlq_cli.spec.slurm.sbatch import KNOWN, Option
 from dlq_cli.spec.values.given import Given, Layer, Notes, bounded
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.output_files import STDOUT
@@ -112,16 +112,20 @@ def sbatch_layer(
 
 
 def _judge(made: Conversion, ignored: Ignored, name: str, notes: Notes, *, lenient: bool) -> None:
-    option = made.last.get(ignored.name)
+    option, place = made.last.get(ignored.name), _place(name, ignored.line)
     what = decision(ignored.name, option.value if option else "")
     why = what.why or ignored.why
+    if ignored.name.startswith("-") and ignored.name not in KNOWN and not lenient:
+        word = ignored.written.split(" ")[0][:64]
+        lines = (*unknown_option("sbatch", word).lines, f"  {place}: {LENIENT_HINT}")
+        raise SlurmSays(*lines, code=255)
     if what.kind is OptionKind.NO_EFFECT or (what.taken and ignored.name == _EXCLUSIVE):
         return
     if what.kind is OptionKind.NEVER or (what.kind is not OptionKind.TOLD and not lenient):
         raise _refusal(
             ignored.name, ignored.written, why, lenient=what.kind is not OptionKind.NEVER
         )
-    notes.append(f"{_place(name, ignored.line)}: not taken over: {bounded(ignored.written)}: {why}")
+    notes.append(f"{place}: not taken over: {bounded(ignored.written)}: {why}")
 
 
 def _refusal(name: str, written: str, why: str, *, lenient: bool = True) -> InvalidRequest:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_cli.spec.values.given import wrong
+from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 
 PREFIX = "#SBATCH"
@@ -64,7 +64,23 @@ HETJOB = frozenset({"hetjob", "packjob"})
 ANOTHER_PART = "`:` begins another part of the job; a job here has one part"
 PARTS_HINT = "parts that start and end together: dlq submit --group"
 
+LONGEST_DIRECTIVES = 64 * 1024
+"""Characters of all directives of a script: shlex takes time by the square of a word's length."""
+
 _MISREAD = 255  # the exit code of Slurm's programs for words that they cannot read
+
+
+class InvalidDirective(InvalidRequest):
+    """A word on an #SBATCH line that is no option."""
+
+    def __init__(self, origin: str, word: str) -> None:
+        super().__init__(f"{origin}: {word[:64]!r} is not an option of sbatch")
+        self.word = word
+
+    def in_slurms_words(self) -> SlurmSays:
+        """As sbatch tells it."""
+        what = f"sbatch: error: Invalid directive found in batch script: {self.word[:64]}"
+        return SlurmSays(what, f"  {self.what}", code=_MISREAD)
 
 
 class Option(NamedTuple):
@@ -81,11 +97,20 @@ def read_options(text: str, source: str) -> Iterator[Option]:
 
     InvalidRequest names the line that is no option, or that lacks a value.
     """
+    length = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if is_command(line):
             return
         if is_directive(line):
+            length = longer(length, line, f"{source}:{number}")
             yield from _options(line.removeprefix(PREFIX), number, f"{source}:{number}")
+
+
+def longer(length: int, line: str, origin: str) -> int:
+    """The length of the directives with this line. InvalidRequest where they are too long."""
+    if length + len(line) > LONGEST_DIRECTIVES:
+        raise wrong(origin, f"its directives are longer than {LONGEST_DIRECTIVES} characters")
+    return length + len(line)
 
 
 def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[str]]:
@@ -126,9 +151,8 @@ def is_command(line: str) -> bool:
 
 
 def is_directive(line: str) -> bool:
-    """Whether this is an #SBATCH line."""
-    rest = line.removeprefix(PREFIX)
-    return line.startswith(PREFIX) and (not rest or rest[0].isspace())
+    """Whether this is an #SBATCH line. As in Slurm no blank need follow."""
+    return line.startswith(PREFIX)
 
 
 def _options(text: str, number: int, origin: str) -> Iterator[Option]:
@@ -137,6 +161,8 @@ def _options(text: str, number: int, origin: str) -> Iterator[Option]:
         word = left.pop(0)
         if word in HETJOB:
             yield Option(word, "", number, word)
+        elif not word.startswith("-"):
+            raise InvalidDirective(origin, word)
         else:
             yield _option(word, left, number, origin)
 
@@ -157,16 +183,35 @@ def _option(word: str, left: list[str], number: int, origin: str) -> Option:
 
 
 def _words(text: str, origin: str) -> Iterator[str]:
-    """Words as a shell has them, up to one that begins a comment; `#` inside a word is a letter."""
-    lexer = shlex.shlex(text, posix=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        for word in lexer:
-            if word.startswith("#"):
+    """Words as Slurm has them: a backslash takes the meaning of the next letter. Before a blank,
+    and at the end of the line, it is dropped. A word that begins with `#` is a comment. Slurm ends
+    at a `#` within a word, too; here it is a letter, as in `nvcr.io#nvidia/pytorch`.
+    """
+    letters: list[str] = []
+    begun, quote, at = False, "", 0
+    while at < len(text):
+        char, after = text[at], text[at + 1 : at + 2]
+        at += 1
+        if char == "\\":
+            if after and (quote or not after.isspace()):
+                letters.append(after)
+                begun, at = True, at + 1
+        elif char == quote or (not quote and char in "\"'"):
+            begun, quote = True, "" if quote else char
+        elif quote or not (char.isspace() or (char == "#" and not begun)):
+            letters.append(char)
+            begun = True
+        else:
+            if begun:
+                yield "".join(letters)
+            begun = False
+            letters.clear()
+            if char == "#":
                 return
-            yield word
-    except ValueError as error:
-        raise wrong(origin, f"quotes do not match: {error}") from None
+    if quote:
+        raise wrong(origin, f"quotes do not match: there is no closing {quote}")
+    if begun:
+        yield "".join(letters)
 
 
 def _split(word: str, origin: str) -> tuple[str, str | None, str]:

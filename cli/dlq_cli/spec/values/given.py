@@ -11,6 +11,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 
 LONGEST_WORDS = 800
+MOST_PROBLEMS = 100  # that are told of one text
 
 
 class Given(NamedTuple):
@@ -57,6 +58,13 @@ def collected(problems: list[InvalidRequest] | None) -> Iterator[None]:
         if problems is None:
             raise
         problems.append(error)
+
+
+def are_enough(problems: list[InvalidRequest] | None) -> bool:
+    """Whether nobody reads further ones. A near word is sought for each, and a text of a megabyte
+    has tens of thousands of lines.
+    """
+    return problems is not None and len(problems) >= MOST_PROBLEMS
 
 
 def unknown_key(

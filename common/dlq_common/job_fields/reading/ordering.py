@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
 from dlq_common.text.arrays import ArrayText, parse_array, parse_tasks
+from dlq_common.text.hostlist import split_outside_brackets
 from dlq_common.text.instants import parse_instant
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
@@ -15,7 +17,7 @@ RELATIONS = ("after", "afterok", "afternotok", "afterany", "aftercorr", "singlet
 _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
 _MINUTES = re.compile(r"[0-9]{1,6}", re.ASCII)
 MOST_MINUTES = 366 * 24 * 60
-_ALL = re.compile(r",(?![^\[]*\])")  # but not that of 12_[0,2]
+MOST_TERMS = 100
 _FORMS = "write afterok:12:13,afterany:14 (all of them) or with ? (any of them)"
 
 
@@ -54,14 +56,22 @@ def read_dependency(raw: object) -> DependencyText:
     text = raw.strip() if isinstance(raw, str) else ""
     if not text:
         raise ValueError(f"{shown(str(raw))} names no jobs: {_FORMS}")
-    if _ALL.search(text) and "?" in text:
-        raise ValueError("`,` (all of them) and `?` (any of them) do not go together")
-    parts = re.split(rf"{_ALL.pattern}|\?", text)
-    terms = [term for part in parts for term in _terms(part.strip())]
-    return DependencyText(tuple(dict.fromkeys(terms)), "?" in text)
+    parts = split_outside_brackets(text)  # not at the comma of 12_[0,2]
+    if "?" in text:
+        if len(parts) > 1:
+            raise ValueError("`,` (all of them) and `?` (any of them) do not go together")
+        parts = text.split("?")
+    terms: dict[TermText, None] = {}
+    for part in parts:
+        for term in _terms(part.strip()):
+            terms[term] = None
+            if len(terms) > MOST_TERMS:
+                raise ValueError(f"it names more than {MOST_TERMS} jobs")
+    return DependencyText(tuple(terms), "?" in text)
 
 
-def _terms(part: str) -> list[TermText]:
+def _terms(part: str) -> Iterator[TermText]:
+    """One after the other, as a few letters can name 100,000 tasks, many times."""
     relation, *jobs = part.split(":")
     relation = relation.strip().lower()
     if relation not in RELATIONS:
@@ -71,10 +81,12 @@ def _terms(part: str) -> list[TermText]:
     if relation == "singleton":
         if jobs:
             raise ValueError("singleton takes no job: it means all earlier ones of this name")
-        return [TermText(relation, "")]
+        yield TermText(relation, "")
+        return
     if not jobs:
         raise ValueError(f"{relation} names no job: {_FORMS}")
-    return [term for job in jobs for term in _of_job(relation, job.strip())]
+    for job in jobs:
+        yield from _of_job(relation, job.strip())
 
 
 def _of_job(relation: str, text: str) -> list[TermText]:

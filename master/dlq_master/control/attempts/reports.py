@@ -10,6 +10,7 @@ its attempt ends. A later report of its end is stored, but changes neither attem
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from dlq_common.start_causes import StartCause
 from dlq_master.control.attempts import live_resizes, quarantine, suspensions
@@ -35,6 +36,17 @@ from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
 
+_HAS_BEGUN = frozenset(
+    {
+        ReportedPhase.STARTED,
+        ReportedPhase.STOPPING,
+        ReportedPhase.EXITED,
+        ReportedPhase.START_FAILED,
+    }
+)
+MOST_STRAYS: Final = 10_000  # of a node, between two hellos
+MOST_OPEN: Final = 50_000  # commands to a node that says of strays
+
 
 def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     """Apply the reports of a node in order; return their highest sequence, to be acknowledged."""
@@ -43,6 +55,7 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
         highest = max(highest, report.sequence)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
         turn.state.nodes.note_clinging(node_id, report, found)
+        _answer_launches(turn, node_id, report)
         if found.ours and _is_unaccounted(turn, node_id, report):
             continue
         if found.ours:
@@ -138,6 +151,16 @@ def _is_unaccounted(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
     return it in waiting
 
 
+def _answer_launches(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    """Drop the launches of a rank that runs, or has ended. Its node has them on its disk, and does
+    not say so in a message of its own.
+    """
+    if report.phase in _HAS_BEGUN:
+        for row in turn.state.attempts.outbox.of_rank(report.key, report.node_rank):
+            if row.kind == "launch" and (row.node_id, row.epoch) == (node_id, report.epoch):
+                turn.delivered(row.sequence)
+
+
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
     """Note the work of a node before a rank can start, such as pulling an image; once for each
     text.
@@ -172,6 +195,9 @@ def _reject_report(turn: Turn, node_id: NodeId, report: ReportedRank, found: Ran
         _drop_commands(turn, report.key, report.node_rank, node_id)
         return
     seen = (report.key, report.node_rank) in strays
+    if _is_flood(turn, node_id, 0 if seen else len(strays)):
+        turn.end_session(node_id)
+        return
     strays[report.key, report.node_rank] = report.gpu_indexes
     if found is RankRole.ORPHAN:
         # An unknown job, perhaps newer than a restored backup: an operator decides about it.
@@ -180,9 +206,22 @@ def _reject_report(turn: Turn, node_id: NodeId, report: ReportedRank, found: Ran
             rank = str(report.key)
             turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=rank)
         return
-    turn.intend(
-        "stop", node_id, report.key, report.epoch, report.node_rank, "superseded", grace_s=0.0
-    )
+    stop_stray(turn, node_id, report.key, report.epoch, report.node_rank)
+
+
+def stop_stray(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> None:
+    """Stop a rank that no live attempt has there. An open stop is sent again with each hello, so
+    there is one, however often the node tells of the rank.
+    """
+    for row in turn.state.attempts.outbox.of_rank(key, rank):
+        if (row.kind, row.node_id, row.epoch) == ("stop", node_id, epoch):
+            return
+    turn.intend("stop", node_id, key, epoch, rank, "superseded", grace_s=0.0)
+
+
+def _is_flood(turn: Turn, node_id: NodeId, strays: int) -> bool:
+    """Whether a node tells of more strays than a host has processes, or takes no command."""
+    return strays >= MOST_STRAYS or turn.state.attempts.outbox.count_of_node(node_id) >= MOST_OPEN
 
 
 def _apply_report(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRank) -> None:

@@ -4,6 +4,7 @@ attempts that are not settled yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -59,6 +60,16 @@ class Outbox(Mapping[int, Intention]):
         """The address of a rank of an attempt, on any node."""
         rows = self._of_attempt.get(key, {}).values()
         return tuple(row for row in rows if row.node_rank == rank)
+
+    def count_of_node(self, node_id: NodeId) -> int:
+        """How many are addressed to a node."""
+        return len(self._of_node.get(node_id, ()))
+
+    def most_of_a_rank(self, key: AttemptKey, kind: str) -> int:
+        """The largest number of open commands of this kind for one rank of an attempt."""
+        rows = self._of_attempt.get(key, {}).values()
+        counts = Counter(row.node_rank for row in rows if row.kind == kind)
+        return max(counts.values(), default=0)
 
     def of_node(self, node_id: NodeId) -> tuple[Intention, ...]:
         """The address of a node."""

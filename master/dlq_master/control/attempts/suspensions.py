@@ -92,7 +92,7 @@ def settle(turn: Turn, *, planned: bool) -> None:
     after a plan. Until then jobs that rank above them may take their GPUs.
     """
     known, unheard = turn.state.attempts.suspended, turn.state.attempts.unheard
-    before: dict[NodeId, int] = {}  # GPUs to which those that rank above come back
+    above: dict[NodeId, int] = {}  # masks of the GPUs to which attempts that rank above come back
     for key in _in_order(turn) if planned else sorted(known):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or not suspending.is_open(attempt):
@@ -103,10 +103,10 @@ def settle(turn: Turn, *, planned: bool) -> None:
         elif attempt.suspension is None:
             _await_return(turn, attempt)
         else:
-            _settle(turn, attempt, before, planned=planned)
+            _settle(turn, attempt, above, planned=planned)
             after = turn.state.cluster.attempts.get(key)
             if planned and after is not None:
-                suspending.keeps(after, before)
+                suspending.add_kept(after, above)
 
 
 def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
@@ -186,7 +186,8 @@ def _leave_again(turn: Turn, attempt: Attempt) -> None:
             turn.stop(attempt.key, StopCause.PAUSE, actor="master")
     elif suspending.emptied(_nodes(turn, out.allocation)) is not None:
         turn.stop(attempt.key, StopCause.DRAIN, actor="master")
-    elif out.to_save and out.for_job is not None and _waits(turn, out.for_job):
+    elif out.to_save and suspending.guest_waits(turn.state.cluster.jobs, out.for_job):
+        assert out.for_job is not None
         _make_way(turn, attempt, out.for_job, "its GPU memory moved too slowly")
 
 
@@ -201,12 +202,12 @@ def _settle(turn: Turn, attempt: Attempt, above: Mapping[NodeId, int], *, planne
     if attempt.state is AttemptState.SUSPENDED and out.phase is not SuspensionPhase.OUT:
         _settle_move(turn, attempt, out)
         return
-    place = _place(turn, attempt, out.allocation, above)
+    cluster, place = turn.state.cluster, _place(turn, attempt, out.allocation, above)
     step, why = suspending.next_step(
         attempt,
         [*_nodes(turn, out.allocation)],
-        guest_waits=_waits(turn, out.for_job),
-        others_leave=_others_leave(turn, out.for_job),
+        guest_waits=suspending.guest_waits(cluster.jobs, out.for_job),
+        others_leave=suspending.others_leave(cluster.attempts, cluster.claims, out.for_job),
         gpus_free=place is not None,
         now_s=turn.now_s,
         rules=turn.state.config.suspend.rules(),
@@ -294,20 +295,6 @@ def _nodes(turn: Turn, allocation: Allocation) -> Iterator[Node]:
     return (nodes[node_id] for node_id in allocation.node_ids if node_id in nodes)
 
 
-def _waits(turn: Turn, job_id: JobId | None) -> bool:
-    """Whether the job that it left for has yet to start."""
-    job = None if job_id is None else turn.known_job(job_id)
-    return job is not None and job.waiting
-
-
-def _others_leave(turn: Turn, job_id: JobId | None) -> bool:
-    return (
-        job_id is not None
-        and _waits(turn, job_id)
-        and suspending.others_leave(turn.state.cluster.attempts.values(), job_id)
-    )
-
-
 def _words(place: Allocation) -> str:
     return ", ".join(
         f"{slot.node_id}: {'+'.join(map(str, slot.gpu_indices))}" for slot in place.slots
@@ -321,8 +308,7 @@ def _place(
     good. It gets none of others that come back too. Its own go first to jobs that rank above it.
     """
     cluster = turn.state.cluster
-    theirs = any(mask & above.get(node_id, 0) for node_id, mask in before.slots)
-    if cluster.is_free(before) and not theirs:
+    if cluster.is_free(before) and not suspending.taken_above(before, above):
         return before
     kept = dict.fromkeys(before.node_ids, 0)
     for key, place in cluster.claims.out.items():

@@ -3,6 +3,9 @@
 A job may depend on older ones alone, so no circle can arise.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_master.control.jobs import gates
 from dlq_master.control.loop.turn import Turn
@@ -25,11 +28,15 @@ def dependency(
     """
     if asked is None or not asked.terms:
         return None
-    terms = tuple(_term(turn, caller, term, before) for term in asked.terms)
+    seen: _Seen = {}
+    terms = tuple(_term(turn, caller, term, before, seen) for term in asked.terms)
     return Dependency(tuple(dict.fromkeys(terms)), asked.any, asked.cancel_if_never)
 
 
-def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) -> Term:
+_Seen = dict[JobId, list[Job]]  # tasks of arrays that this dependency has named
+
+
+def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None, known: _Seen) -> Term:
     if asked.relation is Relation.SINGLETON:
         return Term(asked.relation)
     job, array = _found(turn, asked)
@@ -42,20 +49,37 @@ def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) ->
             f"job {shown_id(seen)} came after job {before}, which cannot depend on it", field=FIELD
         )
     if array is None:
-        return _delayed(turn, asked, _of_job(turn, asked.relation, seen), [seen])
-    tasks = list(arrays.tasks(turn.known_job, array))
-    tally = gates.tally_of(tasks)
-    turn.state.jobs.gates.tallies.setdefault(array.array_id, tally)
+        return _delayed(turn, asked, _of_job(turn, asked.relation, seen), lambda: [seen])
+    tasks = partial(_tasks, turn, array, known)
+    tally = _tally(turn.state.jobs.gates, array.array_id, known, tasks)
     term = Term(asked.relation, array.array_id, True, gates.of_array(asked.relation, tally))
     return _delayed(turn, asked, term, tasks)
 
 
-def _delayed(turn: Turn, asked: AskedTerm, term: Term, others: list[Job]) -> Term:
+def _tally(
+    index: gates.Gates, array_id: JobId, known: _Seen, tasks: Callable[[], Sequence[Job]]
+) -> gates.Tally:
+    """That of an array. One on which jobs depend is kept up to date: a hundred terms, or all tasks
+    of an array, may name another one of thousands.
+    """
+    kept = index.tallies.get(array_id)
+    if kept is None or not (array_id in known or (kept.whole and array_id in index.dependents)):
+        kept = index.tallies[array_id] = gates.tally_of(tasks(), whole=True)
+    return kept
+
+
+def _tasks(turn: Turn, array: Array, known: _Seen) -> Sequence[Job]:
+    if array.array_id not in known:
+        known[array.array_id] = list(arrays.tasks(turn.known_job, array))
+    return known[array.array_id]
+
+
+def _delayed(turn: Turn, asked: AskedTerm, term: Term, others: Callable[[], Sequence[Job]]) -> Term:
     """Its delay counts from starts that may be long ago, and leave memory."""
     term = term._replace(delay_s=asked.delay_s)
     if not (term.met and asked.delay_s):
         return term
-    due_s = max(map(gates.started_s, others)) + asked.delay_s
+    due_s = max(map(gates.started_s, others())) + asked.delay_s
     return gates.after_delay(term._replace(due_s=due_s), turn.now_s)
 
 

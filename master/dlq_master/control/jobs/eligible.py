@@ -22,18 +22,25 @@ def settle(turn: Turn) -> None:
     for job_id in gates.begins.due(turn.now_s):
         gates.begins.clear(job_id)
         gates.stirred[job_id] = None
-    while gates.stirred:
-        job_id = next(iter(gates.stirred))
-        del gates.stirred[job_id]
-        job = turn.state.cluster.jobs.get(job_id)
-        if job is None:  # it ended and left memory meanwhile
-            for other in list(gates.dependents.get(job_id, ())):
-                _judge_job(turn, other)
-            continue
-        for other in gates.learn(turn.state.cluster.jobs, job):
-            if other != job_id:
-                _judge_job(turn, other)
-        _judge_job(turn, job_id)
+    while gates.stirred:  # the first of a dict is no cheap one: all of them at a time
+        stirred = gates.stirred
+        gates.stirred = {}
+        for job_id in stirred:
+            gates.stirred.pop(job_id, None)  # stirred again before its turn: it is judged now
+            _settle_job(turn, job_id)
+
+
+def _settle_job(turn: Turn, job_id: JobId) -> None:
+    gates = turn.state.jobs.gates
+    job = turn.state.cluster.jobs.get(job_id)
+    if job is None:  # it ended and left memory meanwhile
+        for other in list(gates.dependents.get(job_id, ())):
+            _judge_job(turn, other)
+        return
+    for other in gates.learn(turn.state.cluster.jobs, job):
+        if other != job_id:
+            _judge_job(turn, other)
+    _judge_job(turn, job_id)
 
 
 def _judge_job(turn: Turn, job_id: JobId) -> None:

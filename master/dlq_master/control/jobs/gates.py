@@ -7,7 +7,7 @@ nothing. Agents and silence have no part in it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappush
+from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 from dlq_master.model.ids import JobId
@@ -38,6 +38,7 @@ class Tally:
     unstarted: set[JobId] = field(default_factory=set)
     ill: bool = False  # a task has failed that fails the array
     well: bool = False  # a member has completed, and with it the group
+    whole: bool = False  # tasks that have left memory are in it, too
 
     @property
     def failed(self) -> bool:
@@ -50,6 +51,34 @@ class Tally:
         return not self.unstarted, not self.unended, self.failed
 
 
+class Namesakes:
+    """Living jobs of one user with one name; the oldest of thousands costs log(n) to find."""
+
+    __slots__ = ("_heap", "_ids")
+
+    def __init__(self, ids: Iterable[JobId]) -> None:
+        self._ids = set(ids)
+        self._heap = list(self._ids)  # with some that have left
+        heapify(self._heap)
+
+    def add(self, job_id: JobId) -> None:
+        if job_id not in self._ids:
+            self._ids.add(job_id)
+            heappush(self._heap, job_id)
+
+    def leave(self, job_id: JobId) -> bool:
+        """Whether it was there."""
+        was_here = job_id in self._ids
+        self._ids.discard(job_id)
+        return was_here
+
+    def oldest(self, jobs: Jobs) -> JobId | None:
+        """The lowest id of those that are in memory."""
+        while self._heap and (self._heap[0] not in self._ids or self._heap[0] not in jobs):
+            self._ids.discard(heappop(self._heap))
+        return self._heap[0] if self._heap else None
+
+
 @dataclass(slots=True)
 class Gates:
     """The indexes that are read when a job changes; empty without blocked jobs."""
@@ -57,7 +86,7 @@ class Gates:
     begins: Timers[JobId] = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
     singletons: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # blocked ones
-    namesakes: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # all that live
+    namesakes: dict[Name, Namesakes] = field(default_factory=dict)  # of blocked singletons
     arrays: dict[JobId, ArrayGate] = field(default_factory=dict)
     tallies: dict[JobId, Tally] = field(default_factory=dict)
     stirred: dict[JobId, None] = field(default_factory=dict)  # changed since `settle`
@@ -73,7 +102,7 @@ class Gates:
         if over(job):
             return
         if name_of(job) in self.namesakes:
-            self.namesakes[name_of(job)][job.job_id] = None
+            self.namesakes[name_of(job)].add(job.job_id)
         if job.array is not None and job.array.concurrent:
             gate = self.arrays.setdefault(job.array.array_id, ArrayGate(job.array.concurrent))
             if not job.ended:  # what has ended keeps the limit of its time
@@ -142,7 +171,7 @@ class Gates:
     def leave_namesakes(self, job: Job) -> None:
         """The job may get another name: have the jobs judged that wait for its present name."""
         living = self.namesakes.get(name_of(job))
-        if living is not None and living.pop(job.job_id, 0) is None:
+        if living is not None and living.leave(job.job_id):
             self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
 
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
@@ -158,7 +187,7 @@ class Gates:
             told += self.dependents.get(job.array.array_id, ())
         name = name_of(job)
         if over(job) and name in self.namesakes:
-            self.namesakes[name].pop(job.job_id, None)
+            self.namesakes[name].leave(job.job_id)
             told += self._next_singletons(jobs, name) if name in self.singletons else ()
         return told
 
@@ -197,7 +226,7 @@ class Gates:
 
     def _met(self, jobs: Jobs, job: Job, term: Term) -> bool | None:
         if term.relation is Relation.SINGLETON:
-            return None if any(self._elders(jobs, job)) else True
+            return None if self._has_elder(jobs, job) else True
         if term.array:
             return of_array(
                 term.relation,
@@ -212,7 +241,7 @@ class Gates:
         self.singletons.setdefault(name, {})[job.job_id] = None
         if name not in self.namesakes:
             living = (other for other in jobs.values() if name_of(other) == name)
-            self.namesakes[name] = {other.job_id: None for other in living if not over(other)}
+            self.namesakes[name] = Namesakes(one.job_id for one in living if not over(one))
 
     def _next_singletons(self, jobs: Jobs, name: Name) -> list[JobId]:
         """Of those that wait only the oldest can be next, and the tasks of its array with it."""
@@ -221,12 +250,14 @@ class Gates:
             return [oldest.job_id]
         return [job_id for job_id in self.singletons[name] if jobs[job_id].array == oldest.array]
 
-    def _elders(self, jobs: Jobs, job: Job) -> Iterator[JobId]:
-        """Earlier jobs of the same name that live; the tasks of its own array do not count."""
-        for job_id in self.namesakes.get(name_of(job), ()):
-            elder = jobs.get(job_id) if job_id < job.job_id else None
-            if elder is not None and (job.array is None or elder.array != job.array):
-                yield job_id
+    def _has_elder(self, jobs: Jobs, job: Job) -> bool:
+        """Whether an earlier job of the same name lives. The tasks of its own array do not count:
+        they have the ids behind the array's.
+        """
+        namesakes = self.namesakes.get(name_of(job))
+        oldest = None if namesakes is None else namesakes.oldest(jobs)
+        first = job.job_id if job.array is None else job.array.array_id
+        return oldest is not None and oldest < first
 
 
 def name_of(job: Job) -> Name:
@@ -273,9 +304,9 @@ def tasks_of(jobs: Jobs, array_id: JobId) -> Iterator[Job]:
         number += 1
 
 
-def tally_of(tasks: Iterable[Job]) -> Tally:
-    """A tally of these tasks."""
-    tally = Tally()
+def tally_of(tasks: Iterable[Job], *, whole: bool = False) -> Tally:
+    """A tally of these tasks; `whole`: they are all of them."""
+    tally = Tally(whole=whole)
     for task in tasks:
         tally.unended.add(task.job_id)
         tally.unstarted.add(task.job_id)

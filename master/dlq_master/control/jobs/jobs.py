@@ -6,7 +6,9 @@ silent node when that is back. A signal may arrive twice if the line breaks befo
 request to save has a number, so a repeat asks for no second save.
 """
 
-from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
+from typing import Final
+
+from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied, TryAgain
 from dlq_master.control.attempts import work_loss
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
@@ -37,6 +39,8 @@ from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import HOOKS_SEEN
+
+MOST_ON_THEIR_WAY: Final = 64  # signals, or saves, of one rank
 
 
 def standing(turn: Turn, ask: JobEdit) -> Answer:
@@ -185,6 +189,7 @@ def signal(turn: Turn, ask: SignalJob) -> Done[Answer]:
     """Journaled when it is asked for, and again by each node that has sent it."""
     job = editable(turn, ask)
     attempt = _running_attempt(turn, job, "take a signal")
+    _check_room(turn, attempt, "signal")
     turn.note("attempt_signal_asked", key=attempt.key, actor=ask.caller.actor, signal=ask.signal)
     _command_ranks(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
     return Done(standing(turn, ask), job.job_id)
@@ -196,6 +201,7 @@ def checkpoint(turn: Turn, ask: CheckpointJob) -> Done[Answer]:
     job = editable(turn, ask)
     attempt = _running_attempt(turn, job, "save")
     number = round(turn.now_s * 1000)  # rises also over restarts of the master
+    _check_room(turn, attempt, "save")
     turn.note("attempt_save_asked", key=attempt.key, actor=ask.caller.actor, number=number)
     _command_ranks(turn, attempt, "save", str(number))
     return Done(standing(turn, ask), job.job_id)
@@ -301,6 +307,21 @@ def _running_attempt(turn: Turn, job: Job, do: str) -> Attempt:
             state=shown.value,
         )
     return attempt
+
+
+def _check_room(turn: Turn, attempt: Attempt, kind: str) -> None:
+    """TryAgain while the nodes have not taken many earlier ones: after each hello an agent is sent
+    all that is open.
+    """
+    waiting = turn.state.attempts.outbox.most_of_a_rank(attempt.key, kind)
+    if waiting >= MOST_ON_THEIR_WAY:
+        raise TryAgain(
+            f"{waiting} commands ({kind}) to one rank of {attempt.key} are on their way",
+            hint="its node takes them one after another; ask again in a second",
+            retry_after_s=1,
+            limit="commands of a rank",
+            used=waiting,
+        )
 
 
 def _command_ranks(

@@ -22,7 +22,7 @@ from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import queues, teams
 from dlq_master.control.people.counts import gpus_of
-from dlq_master.control.placement import scheduling
+from dlq_master.control.placement import cores, scheduling
 from dlq_master.control.stimuli import (
     SAME,
     FieldChange,
@@ -37,6 +37,7 @@ from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array, Block
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_dependency, shown_id
+from dlq_master.model.resources import Request
 
 # The fields with the verdict on deadlines.
 _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "band")
@@ -164,6 +165,9 @@ def _respecified(turn: Turn, job: Job, after: Job, wish: Respec | None) -> Job:
         raise Conflict(f"job {shown} has changed", version=job.version)
     nodes = {"constraint": wish.constraint, "among": wish.among, "not_among": wish.not_among}
     request = replace(after.request, **nodes)  # type: ignore[arg-type]  # fields by their names
+    if wish.sized is not None:
+        request = _resized(turn, request, wish.sized)
+        teams.check_limits(turn, after.team, job.user, request, 0)
     if request != after.request:
         if job.steps:
             raise IllegalTransition(
@@ -174,6 +178,18 @@ def _respecified(turn: Turn, job: Job, after: Job, wish: Respec | None) -> Job:
             raise Unsatisfiable("no set of the cluster's nodes could ever hold this job then")
     rules = after.rules._replace(once=wish.once)
     return after._replace(own_spec=True, request=request, rules=rules)
+
+
+def _resized(turn: Turn, request: Request, sized: Request) -> Request:
+    """On another number of nodes, as if it had been submitted so."""
+    fresh = cores.fitted(turn, sized)
+    return replace(
+        request,
+        nodes=fresh.nodes,
+        gpus=fresh.gpus,
+        cpus_per_node=fresh.cpus_per_node,
+        core_memory_bytes=fresh.core_memory_bytes,
+    )
 
 
 def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:

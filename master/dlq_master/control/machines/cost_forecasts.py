@@ -15,7 +15,7 @@ from dlq_master.model.plan import Provision
 from dlq_master.policy.stop_costs import expected_end_s
 
 if TYPE_CHECKING:
-    from dlq_master.policy.rent.market import Market, Wanting
+    from dlq_master.policy.rent.market import Bidder, Market
     from dlq_master.policy.rent.stage import RentDecision
 
 _HOUR_S = 3600.0
@@ -24,14 +24,14 @@ _HOUR_S = 3600.0
 def foretell(turn: Turn, decided: RentDecision) -> None:
     """Tell it of those who wait, before anything of this is done."""
     market = decided.market
-    told = decided.plan.changes or decided.puts or turn.state.machines.unforetold
+    told = decided.plan.changes or decided.grants or turn.state.machines.unforetold
     if market is None or not told:
         return
-    jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
+    jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.bidders}
     for job_id in sorted(waiting.keys() & turn.state.machines.unforetold):
         _keep_own(turn, jobs[job_id], waiting[job_id].own_end_s)
-    here = {at.request_id: at for at in market.here}
-    for put in decided.puts:
+    here = {at.request_id: at for at in market.present}
+    for put in decided.grants:
         at = here[put.request_id]
         begin_s = max(market.now_s, at.ready_s)
         _chosen(turn, market, waiting[JobId(put.job)], at.offer, begin_s, put.gpus)
@@ -74,9 +74,7 @@ def _keep(turn: Turn, job: Job, told: Foretold) -> None:
     turn.state.cluster.put_job(job._replace(foretold=told))
 
 
-def _chosen(
-    turn: Turn, market: Market, one: Wanting, offer: int, begin_s: float, gpus: int
-) -> None:
+def _chosen(turn: Turn, market: Market, one: Bidder, offer: int, begin_s: float, gpus: int) -> None:
     """A machine of this offer is chosen for it; nothing if one had been before."""
     job = turn.state.cluster.jobs[JobId(one.job)]
     told = job.foretold or Foretold(turn.now_s)

@@ -114,4 +114,4 @@ def _stop_strays(turn: Turn, ask: OpenSession) -> None:
                 "orphan_seen", node_id=ask.node_id, actor=f"node:{ask.node_id}", rank=str(key)
             )
         else:
-            turn.intend("stop", ask.node_id, key, epoch, rank, "superseded")
+            reports.stop_stray(turn, ask.node_id, key, epoch, rank)

@@ -65,7 +65,9 @@ class JobBlocks:
         """The blocks of this user's jobs, or of EVERYBODY's, with ids above `after`; rising."""
         numbers = self._numbers.get(user)
         if numbers is None:
-            numbers = self._numbers[user] = sorted(self._counts.get(user, ()))
+            if user not in self._counts:  # any word that somebody asks for: nothing is kept of it
+                return ()
+            numbers = self._numbers[user] = sorted(self._counts[user])
         return numbers[bisect_left(numbers, (after + 1) >> _BITS) :]
 
     def block(self, user: str, number: int) -> JobBlock:

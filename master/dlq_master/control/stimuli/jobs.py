@@ -278,6 +278,7 @@ class Respec:
     among: tuple[NodeId, ...]
     not_among: tuple[NodeId, ...]
     once: bool
+    sized: Request | None = None  # its sizes are taken over; None: they stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,12 @@ _UNKNOWN = AttemptState.UNKNOWN
 
 
 class Claims:
-    """Keeps the claims in `capacity`, and the silent attempts, as they are now."""
+    """Keeps the claims in `capacity` as they are now, and live attempts by some of their states."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
+        self.pausing: dict[AttemptKey, None] = {}  # PAUSING attempts: they save and leave
         self.suspended: dict[AttemptKey, None] = {}  # off their GPUs, or on the way
         self.out: dict[AttemptKey, Allocation] = {}  # of these: where they come back to
         self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
@@ -34,14 +35,14 @@ class Claims:
                 if held.lease.allocation != holds.lease.allocation:
                     self.outgrown.append(held)
                 self._exchange(held, holds)
-                self._hear(held, holds)
+                self._index_state(held, holds)
                 return
             if held.state is holds.state and held.suspension is holds.suspension:
                 return
         elif held is holds:  # there is none, and was none
             return
         self._claim(held, holds)
-        self._hear(held, holds)
+        self._index_state(held, holds)
 
     def _suspend(self, holds: Attempt) -> None:
         self.suspended[holds.key] = None
@@ -74,11 +75,17 @@ class Claims:
             if holds.frees:
                 capacity.mark_soon(holds.leaves, soon=True)
 
-    def _hear(self, held: Attempt | None, holds: Attempt | None) -> None:
-        if held is not None and held.state is _UNKNOWN:
-            del self.silent[held.key]
-        if holds is not None and holds.state is _UNKNOWN:
-            self.silent[holds.key] = None
+    def _index_state(self, held: Attempt | None, holds: Attempt | None) -> None:
+        if held is not None:
+            if held.state is _UNKNOWN:
+                del self.silent[held.key]
+            elif held.state is _PAUSING:
+                del self.pausing[held.key]
+        if holds is not None:
+            if holds.state is _UNKNOWN:
+                self.silent[holds.key] = None
+            elif holds.state is _PAUSING:
+                self.pausing[holds.key] = None
 
 
 def _other_gpus(held: Attempt, holds: Attempt) -> bool:

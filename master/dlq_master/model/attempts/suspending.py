@@ -22,8 +22,9 @@ from dlq_master.model.attempts.attempt import (
     Suspension,
     SuspensionPhase,
 )
+from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.grace import work_at_risk_s
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
@@ -317,25 +318,44 @@ def next_step(
     return Next.NOTHING, ""
 
 
-def others_leave(attempts: Iterable[Attempt], job_id: JobId) -> bool:
-    """Whether any are leaving for this job, which starts once they are gone."""
-    words = f"for job {job_id}"
+def guest_waits(jobs: Mapping[JobId, Job], guest: JobId | None) -> bool:
+    """Whether the job `guest`, for which an attempt left its GPUs, has yet to start. False without
+    such a job.
+    """
+    job = None if guest is None else jobs.get(guest)
+    return job is not None and job.waiting
+
+
+def others_leave(
+    attempts: Mapping[AttemptKey, Attempt], claims: Claims, guest: JobId | None
+) -> bool:
+    """Whether attempts are still leaving their GPUs for the job `guest`, with or without a save.
+    `guest` starts once they are gone.
+    """
+    if guest is None:
+        return False
+    words = f"for job {guest}"
+    if any(attempts[key].stop_detail == words for key in claims.pausing):
+        return True
+    away = (attempts[key].suspension for key in claims.suspended)
     return any(
-        (it.state is AttemptState.PAUSING and it.stop_detail == words)
-        or (
-            it.suspension is not None
-            and it.suspension.phase is SuspensionPhase.LEAVING
-            and it.suspension.for_job == job_id
-        )
-        for it in attempts
+        it is not None and it.phase is SuspensionPhase.LEAVING and it.for_job == guest
+        for it in away
     )
 
 
-def keeps(attempt: Attempt, above: dict[NodeId, int]) -> None:
-    """Add the GPUs to which it comes back, if it does. No job that ranks below gets them."""
+def add_kept(attempt: Attempt, above: dict[NodeId, int]) -> None:
+    """Add to `above`, masks of GPUs by node, the GPUs to which the attempt comes back, if it does.
+    Attempts that rank below it do not get them (`taken_above`).
+    """
     if comes_back(attempt):
         for node_id, mask in attempt.place.slots:
             above[node_id] = above.get(node_id, 0) | mask
+
+
+def taken_above(allocation: Allocation, above: Mapping[NodeId, int]) -> bool:
+    """Whether an attempt that ranks above comes back to any of these GPUs (`add_kept`)."""
+    return any(mask & above.get(node_id, 0) for node_id, mask in allocation.slots)
 
 
 def _must_save(out: Suspension, nodes: Iterable[Node], now_s: float) -> tuple[str, float] | None:

@@ -19,7 +19,7 @@ from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.fluid import Slots
-from dlq_master.policy.promise.capacity.grids import slot_s
+from dlq_master.policy.promise.capacity.grids import kept_grid, slot_s
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -34,14 +34,15 @@ from dlq_master.policy.promise.slots.late import CUSHION
 from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus, hold, slots_of
 from dlq_master.policy.promise.verdicts.reading import margin, pace, pause_of, slo_job, total_s
 
-# Not among them: a team with promises for all GPUs of its quota gets no more.
+# The grounds of refusal that leave a last chance. Not among them is QUOTA: a team with promises for
+# all GPUs of its quota gets no more.
 _GROUNDS = frozenset(
     {
         VerdictGround.WORTH.value,
         VerdictGround.FLUID.value,
         VerdictGround.PLAN.value,
         VerdictGround.REACH.value,
-        VerdictGround.WIDTH.value,  # of the floor of best effort it may be
+        VerdictGround.WIDTH.value,  # it may fit with the floor of best effort
         VerdictGround.LIMIT.value,
         VerdictGround.BROKEN.value,
     }
@@ -49,7 +50,7 @@ _GROUNDS = frozenset(
 
 
 class Chance(NamedTuple):
-    """A job at its last chance, and what it earns there for a GPU and its time."""
+    """A job at its last chance, and its reward for a GPU and its time."""
 
     job_id: JobId
     own: SloJob
@@ -58,7 +59,7 @@ class Chance(NamedTuple):
 
 
 def near_last_chance(view: View, slot: int, rules: Promises) -> Iterator[JobId]:
-    """Jobs without a promise that may have theirs at `slot`. A quick look: some have more time."""
+    """Jobs that may have their last chance at `slot`. A quick test: some have more time."""
     cluster, term_s = view.cluster, slot_s(view.cluster)
     begin_s, until_s = slot * term_s, (slot + CUSHION + 1) * term_s
     for job_id in cluster.judged:
@@ -67,10 +68,10 @@ def near_last_chance(view: View, slot: int, rules: Promises) -> Iterator[JobId]:
 
 
 def may_be_late(view: View, job: Job, begin_s: float, until_s: float, rules: Promises) -> bool:
-    """Whether a job without a promise is perhaps in time from `begin_s` on, and late from `until_s`
-    on. A quick look.
+    """Whether a job without a promise may be in time from `begin_s` on, and late from `until_s` on.
+    A quick test.
     """
-    if not _may_have_one(job):
+    if not _is_refused(job):
         return False
     first_s, last_s = job.steps[0].deadline_s, job.steps[-1].deadline_s
     if job.submit_time_s + last_s <= begin_s:
@@ -78,13 +79,14 @@ def may_be_late(view: View, job: Job, begin_s: float, until_s: float, rules: Pro
     return job.submit_time_s + first_s - until_s < _most_s(view, job, rules)
 
 
-def _may_have_one(job: Job) -> bool:
+def _is_refused(job: Job) -> bool:
+    """Whether the job was refused a promise on grounds that leave it a last chance."""
     refused = job.promised is None and job.verdict in _GROUNDS
     return refused and job.keeps_work and job.band is not Band.LIMIT
 
 
 def _most_s(view: View, job: Job, rules: Promises) -> float:
-    """No more than this is left of it, its pauses included."""
+    """An upper bound of its remaining time, pauses included."""
     cluster = view.cluster
     work_s = total_s(job, margin(cluster, rules, job)) / pace(cluster, job)
     return work_s + 2 * sum(pause_of(cluster, job))
@@ -92,20 +94,24 @@ def _most_s(view: View, job: Job, rules: Promises) -> float:
 
 def last_chances(
     view: View,
+    gpu_type: str,
     jobs: Sequence[Job],
     slot: int,
     rules: Promises,
-    grid: Grid,
     plan: SlotPlan,
     asked: Sequence[SloJob],
 ) -> SlotPlan:
-    """Slots for jobs that have to begin now, out of the rest of the `plan` of the jobs `asked`.
+    """Plan slots for the refused jobs among `jobs` that have to begin in `slot` to be in time.
 
-    The most reward for a GPU and slot comes first. A promised job gets none here. `grid` has the
-    floor of best effort too: promises bind GPUs for long, and a last chance is short of nothing
-    else.
+    They get GPUs that `plan`, the plan of the jobs `asked`, leaves free. The job with the most
+    reward for a GPU and slot chooses first. Promised jobs get nothing here. The floor of best
+    effort may be used too: promises bind GPUs for long, but a last chance lasts one run.
     """
-    found = [one for job in jobs if (one := _chance(view, job, slot, rules, grid)) is not None]
+    refused = [job for job in jobs if _is_refused(job)]
+    if not refused:
+        return SlotPlan()
+    grid = kept_grid(view.cluster, gpu_type, slot, rules)
+    found = [one for job in refused if (one := _chance(view, job, slot, rules, grid)) is not None]
     if not found:
         return SlotPlan()
     horizon = max(leases(one.own, one.step, grid)[1] for one in found)
@@ -116,6 +122,7 @@ def last_chances(
 
 def entering(chances: Sequence[Chance], free: Slots, grid: Grid) -> dict[JobId, SlotPlan]:
     """The plan of each job that can begin at once, the most reward for a GPU and its time first.
+
     They take their GPUs from `free`.
     """
     found = {}
@@ -128,8 +135,9 @@ def entering(chances: Sequence[Chance], free: Slots, grid: Grid) -> dict[JobId, 
 
 
 def _chance(view: View, job: Job, slot: int, rules: Promises, grid: Grid) -> Chance | None:
-    if not _may_have_one(job):
-        return None
+    """The last chance of a refused job, if it has to begin in `slot`; None: it has more time, or
+    none.
+    """
     own = slo_job(view.cluster, job, slot, margin(view.cluster, rules, job))
     step = first_within(own, grid)
     if step is None:

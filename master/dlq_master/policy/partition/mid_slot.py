@@ -1,12 +1,12 @@
-"""Last chances within a slot: at each boundary of best effort, on GPUs that the slot leaves.
+"""Last chances within a slot: at each boundary of best effort, on GPUs that the slot leaves free.
 
 Slots are long, so that promised jobs stop seldom. A short job with a near deadline may be late in
-the next one. But holders of the present slot end within it, and best effort gives its GPUs up at
+the next slot. But holders of the present slot end within it, and best effort gives its GPUs up at
 each boundary. So a refused job enters the present slot if the next one is too late for it. From
-there on promises have to leave it room.
+there on promises must leave it room.
 
-This is decided where all plans are made, also while a slot or promises are worked out elsewhere. So
-it has to be quick: of a long queue only the jobs are looked at that have been judged since.
+This is decided in every plan, also while another process plans a slot or promises. So it has to be
+quick: of a long queue only judged jobs are tested, and again only once one has changed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _ENTERS = Reason(ReasonCode.SLOT_OVER, detail="its last chance: it would be late
 
 
 def entries(view: View, rules: Promises) -> list[Reserve]:
-    """The jobs that hold the present slot from the next boundary of best effort on. There are none
-    before the terms that end there have to be decided.
+    """The jobs that hold the present slot from the next boundary of best effort on.
+
+    Empty until the terms that end there have to be decided.
     """
     cluster = view.cluster
     begin_s = _due_s(cluster, view.now_s)
@@ -55,8 +56,8 @@ def entries(view: View, rules: Promises) -> list[Reserve]:
 
 
 def _due_s(cluster: Cluster, now_s: float) -> float | None:
-    """The boundary that has to be decided now: within the lead, or now where a save takes no time.
-    None: there is none.
+    """The boundary that must be decided now: within the lead, or now if a save takes no time; None:
+    none.
     """
     term_s, lead_s = cluster.terms.be_term_s, cluster.saves.lead_s
     begin_s = (now_s + lead_s) // term_s * term_s
@@ -64,7 +65,7 @@ def _due_s(cluster: Cluster, now_s: float) -> float | None:
 
 
 def _near(view: View, begin_s: float, slot_end_s: float, rules: Promises) -> list[Job]:
-    """Jobs that may enter at this boundary. They are sought anew once a judged job has changed."""
+    """Jobs that may enter at this boundary; searched again once a judged job has changed."""
     cluster, jobs = view.cluster, view.cluster.jobs
     of = (cluster.judged_changes, begin_s, slot_end_s)
     near: list[JobId] | None = cluster.memo.get("near", *of)
@@ -83,7 +84,7 @@ def _near(view: View, begin_s: float, slot_end_s: float, rules: Promises) -> lis
 def _chance(
     cluster: Cluster, job: Job, begin_s: float, slot_end_s: float, rules: Promises
 ) -> Chance | None:
-    """The chance of a job that goes on from `begin_s`; None: it is late then, or may well wait."""
+    """The chance of a job from `begin_s` on; None: it would be late, or can wait."""
     own = slo_job(cluster, job, begin_s / slot_s(cluster), margin(cluster, rules, job))
     needs_s = runtime_s(own)
     for step, (deadline_s, reward) in enumerate(own.steps):
@@ -97,8 +98,9 @@ def _chance(
 def _entered(
     cluster: Cluster, gpu_type: str, chances: Sequence[Chance], past_s: float, rules: Promises
 ) -> list[Reserve]:
-    """Those for whom there is room, the most reward for a GPU and its time first. `past_s`: of the
-    slot."""
+    """The jobs for which there is room, the most reward for a GPU and its time first. `past_s`: the
+    past part of the slot.
+    """
     slot = cluster.slot
     grid = kept_grid(cluster, gpu_type, slot, rules)
     asked = [one._replace(own=_from_slot(one.own, past_s)) for one in chances]
@@ -111,14 +113,15 @@ def _entered(
 
 
 def _from_slot(own: SloJob, past_s: float) -> SloJob:
-    """The same, counted from the beginning of the slot. Its past part counts as work."""
+    """The job counted from the begin of the slot. The past part of the slot counts as work."""
     steps = tuple([Step(deadline_s + past_s, reward) for deadline_s, reward in own.steps])
     return own._replace(work_s=own.work_s + past_s, steps=steps)
 
 
 def _free(cluster: Cluster, gpu_type: str, grid: Grid, slots: int) -> Slots:
-    """GPUs that nobody holds in the present slot and those after it. Holders that have ended leave
-    theirs, and those that are to end within the slot keep them.
+    """Free GPUs in the present slot and the slots after it.
+
+    Holders that have ended leave theirs. Holders that are to end within the slot keep them.
     """
     slot, free = cluster.slot, gpus_of(grid, slots)
     for job_id in {**cluster.promised, **cluster.seated}:

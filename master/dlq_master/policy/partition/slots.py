@@ -32,7 +32,12 @@ from dlq_master.policy.promise.capacity.rules import (
 )
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
 from dlq_master.policy.promise.solver.budget import ProgramBudget
-from dlq_master.policy.promise.solver.selector import Selection, SlotSource, select, settled
+from dlq_master.policy.promise.solver.selector import (
+    Selection,
+    SlotSource,
+    select,
+    unchanged_if_best,
+)
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_master.policy.promise.verdicts.reading import (
@@ -51,7 +56,7 @@ _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
 def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
-    """The slot that has to be decided by now, and the jobs that stand elsewhere for it; empty: not
+    """Decide the slot that is due by now, and change the bands of jobs for it; empty: none is due
     yet.
     """
     cluster = view.cluster
@@ -73,6 +78,7 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
 
 
 def _told(chosen: Selection) -> str:
+    """The selection in words, for the journal."""
     late = chosen.source is SlotSource.CACHED
     why = "no answer within the limit: cached solution used; " if late else ""
     return (
@@ -82,9 +88,11 @@ def _told(chosen: Selection) -> str:
 
 
 def _by_type(view: View, slot: int, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
-    """The jobs to decide on. Where only guaranteed jobs get slots, no other waiting job is among
-    them, but for last chances. Apart, those of whom nobody knows on which type they would run: no
-    slots are planned for them.
+    """The jobs to decide on, by GPU type; and jobs of which nobody knows on which type they would
+    run.
+
+    If only guaranteed jobs get slots, other waiting jobs are included only for last chances. No
+    slots are planned for jobs without a type.
     """
     cluster = view.cluster
     asked: Iterable[JobId] = cluster.judged
@@ -103,7 +111,7 @@ def _by_type(view: View, slot: int, rules: Promises) -> tuple[dict[str, list[Job
 
 
 def _unplanned(job: Job) -> Reserve:
-    """Its slots, planned while there was one type, are gone."""
+    """Drop the slots of a job, which were planned while there was one type."""
     band = Band.SPOT if job.band in (Band.SLO, Band.FILL) else job.band
     return Reserve(job.job_id, band, (), None, job.verdict, _NEXT)
 
@@ -116,7 +124,7 @@ def _slot(
     rules: Promises,
     budget: ProgramBudget,
 ) -> tuple[Selection | None, list[Reserve]]:
-    """The best plan from this slot on, and what it changes."""
+    """The best plan from this slot on, and the changes that it makes."""
     cluster = view.cluster
     grid, extra = grid_of(cluster, gpu_type, rules, slot), margin(cluster, rules)
     table = seen(cluster, gpu_type, slot, extra, grid)
@@ -139,8 +147,7 @@ def _slot(
         chosen = _spared(chosen, left, asked, grid, whole, rules, budget)
     plan = SlotPlan() if chosen is None else chosen.plan
     if rules.chances:
-        every = kept_grid(cluster, gpu_type, slot, rules)
-        late = last_chances(view, planned, slot, rules, every, plan, asked)
+        late = last_chances(view, gpu_type, planned, slot, rules, plan, asked)
         plan = SlotPlan({**plan.segments, **late.segments})
     broken = () if chosen is None else chosen.broken
     changes = [_place(job, plan, broken, left, slot, rules) for job in planned]
@@ -161,7 +168,7 @@ def _explained(
     grid: Grid,
     rules: Promises,
 ) -> list[Reserve]:
-    """Whose promise is given up is told why, and what could be instead."""
+    """Add to each promise that is given up why, and the nearest possible promise."""
     dangers, closed = at_risk(view, rules), closed_nodes(view.cluster, gpu_type)
     known = {job.key: job for job in asked}
     begin_s = due_slot(view.cluster, view.now_s) * slot_s(view.cluster)
@@ -178,6 +185,7 @@ def _explained(
 
 
 def _no_room(closed: str) -> str:
+    """Why a promise is given up, if it is in no danger by itself, in words."""
     words = "no slots are found for it beside the other promises"
     return f"{words}: {closed}" if closed else words
 
@@ -185,12 +193,14 @@ def _no_room(closed: str) -> str:
 def _chosen(
     left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises, budget: ProgramBudget
 ) -> Selection:
-    """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground
-    for another.
+    """The plan of the jobs `asked`.
+
+    With slots as late as possible the plan is not run as it is. So the number of its stops is no
+    reason for another plan.
     """
     whole = left.without(left.segments.keys() - {job.key for job in asked})
     late = rules.slots is Slots.LATE
-    if not late or (chosen := settled(asked, grid, whole)) is None:
+    if not late or (chosen := unchanged_if_best(asked, grid, whole)) is None:
         chosen = _selected(asked, grid, _kept(whole, asked, grid), rules, budget)
     if not late:
         return chosen
@@ -202,6 +212,7 @@ def _chosen(
 def _selected(
     asked: list[SloJob], grid: Grid, kept: SlotPlan, rules: Promises, budget: ProgramBudget
 ) -> Selection:
+    """The plan of the selector that the rules name."""
     if rules.selector is Selector.PREFIX:
         return select(asked, grid, kept)
     from dlq_master.policy.promise.solver.printed_cycle import printed_cycle
@@ -219,8 +230,9 @@ def _spared(
     rules: Promises,
     budget: ProgramBudget,
 ) -> Selection:
-    """No promise is given up for a floor: only then those that were made use all GPUs, and nobody
-    else gets slots.
+    """Without a promise given up for a floor, if possible.
+
+    Only then promised jobs use all GPUs, and no other jobs get slots.
     """
     if whole == grid:
         return chosen
@@ -243,8 +255,8 @@ def _left(jobs: list[Job], table: Table, slot: int) -> SlotPlan:
 def _asked(
     cluster: Cluster, jobs: list[Job], table: Table, grid: Grid, slot: int, rules: Promises
 ) -> list[SloJob]:
-    """The jobs that may get SLO leases: those with a promise, and those that could still make a
-    deadline.
+    """The jobs that may get SLO leases: promised ones, and those that could still meet
+    a deadline.
     """
     begin_s, extra = slot * slot_s(cluster), margin(cluster, rules)
     found = []
@@ -261,7 +273,9 @@ def _asked(
 
 
 def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
-    """It goes on as best effort; None: it did. A job without a promise has lost nothing by it."""
+    """The job goes on as best effort; None: it already does. A job without a promise loses nothing
+    by it.
+    """
     if job.promised is None:
         stands = job.band is Band.SPOT and not job.slots
         return None if stands else Reserve(job.job_id, Band.SPOT, (), None, job.verdict, _NEXT)
@@ -276,14 +290,12 @@ def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
 
 
 def _let_end(job: Job) -> Reserve:
-    """Nobody takes its GPUs from it in its last seconds, but in the slot they are others'."""
+    """The job keeps its GPUs for its last seconds, but others have them in the slot."""
     return Reserve(job.job_id, Band.SLO, (), job.promised, job.verdict, _NEXT)
 
 
 def _kept(whole: SlotPlan, asked: list[SloJob], grid: Grid) -> SlotPlan:
-    """The plan so far. Slots of jobs that nothing was promised give way to what has been promised
-    since.
-    """
+    """The plan so far. Slots of jobs without a promise give way to promises made since."""
     if not faults(whole, asked, grid):
         return whole
     return whole.without([job.key for job in asked if job.promised is None])
@@ -292,8 +304,8 @@ def _kept(whole: SlotPlan, asked: list[SloJob], grid: Grid) -> SlotPlan:
 def _place(
     job: Job, plan: SlotPlan, lost: Collection[str], left: SlotPlan, slot: int, rules: Promises
 ) -> Reserve | None:
-    """Where it stands in this slot; None: as it stood, and nothing else is planned for it. `lost`:
-    the jobs of which the promises are given up.
+    """The job's band and slots from this slot on; None: unchanged. `lost`: jobs whose promises are
+    given up.
     """
     key, job_id = str(job.job_id), job.job_id
     broken = key in lost

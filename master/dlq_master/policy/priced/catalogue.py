@@ -1,4 +1,4 @@
-"""Node types with prices that can be rented, and the cost of a node for the GPUs used of it."""
+"""Node types that can be rented, with prices; and the cheapest node for a number of GPUs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ Bools: TypeAlias = "NDArray[np.bool_]"
 
 
 class NodeType(NamedTuple):
-    """A machine that a provider rents; the price is for one whole node, $ per hour.
+    """A type of node that a provider rents. `price_per_hour` is in $ for a whole node.
 
-    `boot_s`: from when it is asked for until it takes work; both are billed, `minimum_billing_s` at
-    least. `until_s`: the instant at which the provider takes such nodes back (available_until).
+    `boot_s`: the time from the request until it takes work. Billing starts with the request, and is
+    for `minimum_billing_s` at least. `until_s`: the instant at which the provider takes such nodes
+    back (available_until).
     """
 
     name: str
@@ -35,12 +36,12 @@ class NodeType(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """`smallest[k, u]`: the cheapest type of kind k with at least u GPUs, by its place in `types`;
-    -1: none.
+    """The node types, and the cheapest one for each kind k of GPU and each number u of used GPUs.
 
-    `price[k, u]` is its price per hour (0 for u = 0) and `room[k, u]` its GPUs; `most[k]` the GPUs
-    of the largest type of the kind. Only what can be had at `now_s` counts: the places of
-    `offered`.
+    `smallest[k, u]`: the place in `types` of the cheapest type of kind k with at least u GPUs; -1:
+    none. `price[k, u]`: its price per hour; 0 for u = 0. `room[k, u]`: its GPUs. `most[k]`: the
+    GPUs of the largest type of the kind. Only types that can be rented at `now_s` count; `offered`
+    has their places.
     """
 
     types: tuple[NodeType, ...]
@@ -53,9 +54,7 @@ class Catalogue:
     room: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError without types that can be had, or for one without GPUs or with a
-        negative price.
-        """
+        """ValueError: no type can be rented, or one has no GPUs or a negative price."""
         offered = tuple(n for n, found in enumerate(self.types) if found.until_s > self.now_s)
         if not offered:
             raise ValueError("a catalogue has at least one node type")
@@ -87,9 +86,12 @@ class Catalogue:
             object.__setattr__(self, name, value)
 
     def at(self, now_s: float) -> Catalogue:
-        """The types at that instant, each at the same place; ValueError if nothing can."""
+        """The catalogue at that instant, types at the same places. ValueError: none can
+        be rented.
+        """
         left = sum(found.until_s > now_s for found in self.types)
         return self if left == len(self.offered) else Catalogue(self.types, now_s)
 
     def _thrift(self, n: int) -> tuple[float, int]:
+        """The sort key of a type: cheap first, then small."""
         return self.types[n].price_per_hour, self.types[n].gpus

@@ -1,19 +1,19 @@
-"""Run times that nobody tells: of each kind and number of GPUs, from what earlier jobs took there.
+"""Run times on each kind and number of GPUs, learned from earlier jobs.
 
-One model for each family (`performance`). For jobs that say how many iterations they make it
-forecasts the run time, from iterations, GPUs, the speed of one and their speedup together. For
-others it forecasts only how the run time falls with the GPUs, from jobs that were seen on several
-shapes. Their level is the family's usual one. Long jobs are given more GPUs, and a model without
-that knowledge would learn that more GPUs take longer.
+Each family of jobs has a model (`performance`). For jobs with a known number of iterations it
+predicts the run time, from iterations, GPUs, GPU speed and speedup. For other jobs it predicts only
+how the run time falls with the GPUs, from jobs that were seen on several shapes. Their level is the
+family's median. Users give long jobs more GPUs. A model that mixed both kinds would learn that more
+GPUs take longer.
 
-Families with too few known jobs share one model. The size of the network counts in it, if the
-profiler has measured that. Before there is one, jobs are taken to need an hour on one GPU, or the
-usual time. GPUs then speed them up as they do medium networks (g to the power of 0.85). A job's own
-measurements are better than those of others: `refined` by its own speed, once that was measured.
+Families with too few known jobs share one model, which knows the size of the network if the
+profiler has measured it. Before there is a model, a job is taken to need an hour on one GPU, or the
+median. GPUs then speed it up as they do medium networks (g to the power of 0.85). A job's own
+measurements are better than those of others (`refined`).
 
-All of this follows from the facts that are kept (`model/jobs/machine_runs.py`) and how many of
-them count. Levels see all of these. Models see them up to a number of the schedule `fitted_to`, and
-deal them to folds by one seed. So it does not matter when somebody asks.
+All of this follows from the kept facts (`model/jobs/machine_runs.py`) and their count. Levels use
+all of these facts. Models use the facts up to a count of the schedule `fitted_to`, and deal them to
+folds by one seed. So the instant of a question does not change its answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dlq_master.model.values import median
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.priced.performance import FEWEST, PastRun, Performance, fit
 
-SEED = 0  # by which runs are dealt to folds
+SEED = 0  # of the draw that deals runs to folds
 _HOUR_S, _SCALING = 3600.0, 0.85
 
 
-class Kin(NamedTuple):
-    """The knowledge of a job before it starts. None: its iterations, or the size of its network,
-    are not known.
+class JobFeatures(NamedTuple):
+    """The facts about a job before it starts. None: its iterations or the size of its network are
+    unknown.
     """
 
     family: str
@@ -50,14 +50,14 @@ class Kin(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """So many GPUs of one kind, by its place in the catalogue."""
+    """A number of GPUs of one kind; `kind` is its place in the catalogue."""
 
     kind: int
     gpus: int
 
 
-class Took(NamedTuple):
-    """All of a job takes so long on so many GPUs, each so fast."""
+class MeasuredRun(NamedTuple):
+    """A measured run: the time in seconds of the whole job on `gpus` GPUs of this speed."""
 
     gpus: int
     speed: float
@@ -65,8 +65,10 @@ class Took(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Jobs that share a model: of one family or of all (None), with iterations or without, with
-    networks of known sizes or of any.
+    """The jobs that share a model.
+
+    `family`: None for all families. `counts`: with known iterations or without. `sized`: only
+    networks of known sizes.
     """
 
     family: str | None
@@ -74,14 +76,14 @@ class _Group(NamedTuple):
     sized: bool = False
 
 
-_Jobs = list[tuple[MachineRun, ...]]  # the facts of each job, in the order in which they came
+_Jobs = list[tuple[MachineRun, ...]]  # the facts of each job, in their order
 
 
 class LearnedTimes:
-    """`speeds`: of one GPU of each kind; `most`: GPUs of the largest node; `runs`: the facts.
+    """Run times by kind and GPUs. `speeds`: the speed of one GPU of each kind; `most`: the GPUs of
+    the largest node; `runs`: the facts.
 
-    Models are fitted when they are asked for, so that a crowd of jobs that end together costs one
-    fit.
+    Models are fitted on demand, so that many jobs that end together cost one fit.
     """
 
     def __init__(
@@ -92,19 +94,19 @@ class LearnedTimes:
         self.runs = no_runs() if runs is None else runs
         self._count = self._fitted_to = 0
         self._levels: dict[_Group, list[float]] = {}
-        self._jobs: dict[_Group, _Jobs] = {}  # that models see
+        self._jobs: dict[_Group, _Jobs] = {}  # from which models are fitted
         self._models: dict[_Group, tuple[_Jobs, Performance | None]] = {}
         self.look(self.runs.total)
 
-    def add(self, kin: Kin, found: Iterable[Took], job: str) -> None:
-        """A job that has ended, with what was measured of it; it counts at once."""
-        iterations, model_bytes = float(kin.iterations or 0), kin.model_bytes or 0.0
+    def add(self, features: JobFeatures, found: Iterable[MeasuredRun], job: str) -> None:
+        """Learn the measured runs of an ended job; they count at once."""
+        iterations, model_bytes = float(features.iterations or 0), features.model_bytes or 0.0
         for one in found:
-            self.runs.append(MachineRun(0.0, *one, iterations, model_bytes, kin.family, job))
+            self.runs.append(MachineRun(0.0, *one, iterations, model_bytes, features.family, job))
         self.look(self.runs.total)
 
     def look(self, count: int) -> bool:
-        """So many of all facts count from now on; False: that is nothing new."""
+        """Learn from the first `count` of all facts. False: that changes nothing."""
         if count == self._count:
             return False
         self._count = count
@@ -118,10 +120,14 @@ class LearnedTimes:
             self._models = {at: one for at, one in kept if self._jobs.get(at, []) == one[0]}
         return True
 
-    def times(self, kin: Kin) -> Floats:
-        """Seconds, by kind and GPUs - 1."""
-        counts, sized = bool(kin.iterations), bool(kin.model_bytes)
-        groups = [_Group(kin.family, counts), _Group(None, counts, sized), _Group(None, counts)]
+    def times(self, features: JobFeatures) -> Floats:
+        """[kind, GPUs - 1]: the predicted run time in seconds."""
+        counts, sized = bool(features.iterations), bool(features.model_bytes)
+        groups = [
+            _Group(features.family, counts),
+            _Group(None, counts, sized),
+            _Group(None, counts),
+        ]
         models = ((group, found) for group in groups if (found := self._model(group)))
         model = next(models, None)
         known = (self._levels.get(group) for group in groups)
@@ -129,18 +135,18 @@ class LearnedTimes:
         scale = 1.0 if counts and model is not None else level
         return np.array(
             [
-                [scale * _time(model, kin, g, v) for g in range(1, self.most + 1)]
+                [scale * _time(model, features, g, v) for g in range(1, self.most + 1)]
                 for v in self.speeds
             ]
         )
 
     def _newest(self, count: int) -> Iterator[MachineRun]:
-        """The latest of the first so many facts that there ever were."""
+        """The latest KEPT of the first `count` facts ever."""
         begin = self.runs.total - len(self.runs)
         return islice(self.runs, max(0, count - KEPT - begin), max(0, count - begin))
 
     def _model(self, group: _Group) -> Performance | None:
-        """The newest; None: too little is known."""
+        """The newest model of a group; None: too little is known."""
         if group not in self._models:
             jobs = self._jobs.get(group, [])
             self._models[group] = jobs, _fitted(group, jobs)
@@ -148,8 +154,10 @@ class LearnedTimes:
 
 
 def refined(times: Floats, measured: Mapping[JobShape, float]) -> Floats:
-    """A measured time holds where it was measured. Everywhere else times move by the same factor,
-    their geometric mean.
+    """The times of a job, corrected by its own measurements.
+
+    Measured shapes get the measured time. All others move by one factor, the geometric mean of
+    measured over predicted.
     """
     if not measured:
         return times
@@ -161,6 +169,7 @@ def refined(times: Floats, measured: Mapping[JobShape, float]) -> Floats:
 
 
 def _grouped(runs: Iterable[MachineRun]) -> dict[_Group, _Jobs]:
+    """The facts of each job, by the groups to which the job belongs."""
     by_job: dict[tuple[str, str, bool], list[MachineRun]] = {}
     for run in runs:
         by_job.setdefault((run.family, run.job, run.iterations > 0.0), []).append(run)
@@ -175,13 +184,17 @@ def _grouped(runs: Iterable[MachineRun]) -> dict[_Group, _Jobs]:
 
 
 def _level(of_job: Sequence[MachineRun]) -> float:
-    """Its run time on one GPU of speed 1, if GPUs help as usual."""
+    """The run time of a job on one GPU of speed 1, if GPUs speed it up as usual."""
     logs = [log(run.time_s / _usual(run.gpus, run.speed)) for run in of_job]
     return exp(fsum(logs) / len(logs))
 
 
 def _fitted(group: _Group, jobs: _Jobs) -> Performance | None:
-    """A job without iterations that was seen on one shape says nothing of others."""
+    """The model of a group; None: too few jobs.
+
+    A job without iterations that was seen on one shape says nothing about other shapes, and is left
+    out.
+    """
     telling = jobs if group.counts else [of_job for of_job in jobs if len(of_job) > 1]
     if len(telling) < FEWEST:
         return None
@@ -193,24 +206,30 @@ def _fitted(group: _Group, jobs: _Jobs) -> Performance | None:
 
 
 def _known(group: _Group, run: MachineRun) -> dict[str, float]:
+    """The numbers of a past run that the group's model uses."""
     told = run.iterations if group.counts else 0.0
     return _numbers(run.gpus, run.speed, told, run.model_bytes if group.sized else 0.0)
 
 
-def _time(model: tuple[_Group, Performance] | None, kin: Kin, gpus: int, speed: float) -> float:
+def _time(
+    model: tuple[_Group, Performance] | None, features: JobFeatures, gpus: int, speed: float
+) -> float:
+    """Predicted seconds; without a model, relative to one GPU of speed 1."""
     if model is None:
         return _usual(gpus, speed)
     group, found = model
-    iterations, model_bytes = float(kin.iterations or 0), kin.model_bytes or 0.0
+    iterations, model_bytes = float(features.iterations or 0), features.model_bytes or 0.0
     sized = model_bytes if group.sized else 0.0
     return found.time_s(_numbers(gpus, speed, iterations, sized))
 
 
 def _usual(gpus: int, speed: float) -> float:
+    """The run time relative to one GPU of speed 1, if GPUs speed it up as usual."""
     return float(gpus**-_SCALING / speed)
 
 
 def _numbers(gpus: int, speed: float, iterations: float, model_bytes: float) -> dict[str, float]:
+    """The inputs of a model by name; unknown ones (0) are left out."""
     numbers = {"gpus": float(gpus), "speed": speed, "power": gpus * speed}
     told = {"iterations": iterations, "model_bytes": model_bytes}
     return numbers | {name: number for name, number in told.items() if number > 0.0}

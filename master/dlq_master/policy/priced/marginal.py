@@ -1,21 +1,20 @@
-"""Marginal allocation by apparent tardiness cost: the own method of dlq.
+"""Marginal allocation by apparent tardiness cost: dlq's own method.
 
-1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many
-   GPUs as help. Nobody is given more. If that is more than all nodes have, GPUs are short, not
-   money. Each job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
-2. *Worth*: the worth of a GPU more for job j is a product. Its factors are w_j exp(-slack_j / (k
-   mean t)) and the share of j that is then done sooner per second. Slack is the due date minus the
-   fastest end, and t the fastest run time.
-   If the wishes are still more, the GPUs go to the greatest worths. As throughput is concave in the
-   GPUs, they fall from GPU to GPU of a job, and the greatest of all are an allocation. The GPUs
-   that a job holds already count for more (`HOLD`), so that GPUs do not change hands for next to
-   nothing.
-3. *Packing*: a job that keeps its kind and number of GPUs stays in place. Then come the widest jobs
-   first, each where it adds least to the price; a job that does not fit is shrunk.
-4. GPUs that are paid for but idle go, one by one, to whom they save most.
+1. *Wish*: each job asks for the cheapest shape that meets its due date, else for its fastest shape.
+   No job gets more. If the wishes exceed all nodes, GPUs are scarce, not money. Each job then asks
+   for its fastest kind, and the fewest GPUs of it that meet the due date.
+2. *Worth*: the worth of one more GPU for job j is a product. One factor is the urgency w_j
+   exp(-slack_j / (k mean t)), the other the share of j that is then done sooner per second. Slack
+   is the due date minus the fastest end, and t is the fastest run time. If the wishes still exceed
+   all nodes, the GPUs go to the greatest worths. Throughput is concave in GPUs, so worths fall from
+   each GPU of a job to the next, and the greatest ones form an allocation. GPUs that a job holds
+   already are worth more (`HOLD`), so that GPUs rarely change hands for little.
+3. *Packing*: a job that keeps its kind and number of GPUs stays in place. Then the widest jobs come
+   first, each where it adds least to the price. A job that does not fit is shrunk.
+4. Idle GPUs that are paid for go, one by one, to the job that saves most by them.
 
-The worth of the second step counts only jobs that would be late. The paper's objective of a single
-decision does not see the price of waiting. It costs more in the long run however well it is solved.
+The worth in step 2 counts only tardiness. The paper's objective of a single decision does not see
+the price of waiting. It costs more in the long run, however well it is solved.
 """
 
 from __future__ import annotations
@@ -29,13 +28,16 @@ from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 
 _HOUR_S = 3600.0
 LOOKAHEAD = 1.5  # mean run times; anything from 0.5 to 3 costs within a few percent of it
-HOLD = 0.3  # of its worth, on top of it, for a GPU that the job holds
+HOLD = 0.3  # added to the worth of a GPU that the job holds already, as a share of it
 
 
 class MarginalWish(NamedTuple):
-    """By job: `kind`; `gpus` at most; `rate[j, g]` the share of the job done per second on g GPUs
-    of the kind (0 on none); `cost` $ to its end in that shape; `urgency` $ per second of being
-    late, discounted by slack."""
+    """The wish of each job j: `gpus[j]` GPUs of `kind[j]` at most.
+
+    `rate[j, g]`: the share of the job done per second on g GPUs of the kind; 0 for g = 0.
+    `cost[j]`: $ until its end in that shape. `urgency[j]`: $ per second of tardiness, discounted by
+    slack.
+    """
 
     kind: Ints
     gpus: Ints
@@ -47,7 +49,7 @@ class MarginalWish(NamedTuple):
 def marginal(
     situation: Situation, draw: np.random.Generator, *, lookahead: float = LOOKAHEAD
 ) -> Schedule:
-    """`lookahead`: k, how far ahead tardiness is seen, in mean run times. Nothing is drawn."""
+    """`lookahead`: k, in mean run times, how far ahead tardiness counts. Uses no random numbers."""
     if not situation.jobs:
         return EMPTY
     wish = wishes(situation, lookahead)
@@ -64,10 +66,10 @@ def marginal(
 
 
 def wishes(situation: Situation, lookahead: float) -> MarginalWish:
-    """The most that each job is to have, and its worth."""
+    """Step 1: the shape that each job asks for, and the urgency of step 2."""
     time, due = situation.time, situation.due[:, None, None]
     each = _per_gpu(situation)
-    with np.errstate(invalid="ignore"):  # where it may not run, for nothing
+    with np.errstate(invalid="ignore"):  # inf times a price of 0
         cost = time * each[:, None] * np.arange(1, time.shape[2] + 1)
     makes = time <= due
     jobs, shape = np.arange(len(time)), time.shape[1:]
@@ -83,8 +85,9 @@ def wishes(situation: Situation, lookahead: float) -> MarginalWish:
 
 
 def hurried(situation: Situation, wish: MarginalWish) -> MarginalWish:
-    """Of the fastest kind, the fewest GPUs that make the due date; where none do, the fastest
-    number.
+    """Step 1 where GPUs are scarce: the fewest GPUs of the fastest kind that meet the due date.
+
+    If none do, the fastest number of GPUs.
     """
     kind = situation.time.min(axis=2).argmin(axis=1)
     mine = situation.time[np.arange(len(kind)), kind]
@@ -94,26 +97,26 @@ def hurried(situation: Situation, wish: MarginalWish) -> MarginalWish:
 
 
 def _rates(mine: Floats) -> Floats:
-    """`Wish.rate` of run times by GPUs; a size that a job may not have is as fast as the next
-    smaller one that it may.
+    """`MarginalWish.rate` for run times by GPUs. A size that the job may not have counts as the
+    next smaller one that it may have.
     """
     rate = np.zeros((len(mine), mine.shape[1] + 1))
     rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
     return rate
 
 
-class HeldNode(NamedTuple):
-    """By job: its present allocation; kind and node are -1 and GPUs 0 where it waits."""
+class HeldAllocation(NamedTuple):
+    """The present allocation by job. A waiting job has kind and node -1 and 0 GPUs."""
 
     kind: Ints
     gpus: Ints
     node: Ints
 
 
-def held(situation: Situation) -> HeldNode:
-    """Who runs where."""
+def held(situation: Situation) -> HeldAllocation:
+    """The present allocation of each job."""
     running, catalogue = situation.running, situation.catalogue
-    found = HeldNode(*np.full((3, len(situation.jobs)), -1, dtype=np.int64))
+    found = HeldAllocation(*np.full((3, len(situation.jobs)), -1, dtype=np.int64))
     found.gpus[:] = 0
     for number, job in enumerate(situation.jobs):
         if (grant := running.grants.get(job.key)) is not None:
@@ -124,7 +127,7 @@ def held(situation: Situation) -> HeldNode:
 
 
 def _per_gpu(situation: Situation) -> Floats:
-    """$ per second and GPU of each kind, where nothing is idle."""
+    """[kind]: $ per second and GPU on a node without idle GPUs."""
     price = situation.catalogue.price[:, 1:]
     gpus = np.maximum(1, situation.catalogue.room[:, 1:])
     each: Floats = np.where(price > 0, price / gpus, np.inf).min(axis=1) / _HOUR_S
@@ -132,10 +135,11 @@ def _per_gpu(situation: Situation) -> Floats:
 
 
 def allocate(wish: MarginalWish, capacity: int, mine: Ints) -> Ints:
-    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there
-    is.
+    """Step 2: the GPUs of each job, `capacity` at most.
 
-    `mine`: how many of the kind it has already."""
+    That is its wish, or the GPUs of the greatest worths. `mine`: GPUs of the wished kind that it
+    holds.
+    """
     if int(wish.gpus.sum()) <= capacity:
         return wish.gpus
     worth = wish.urgency[:, None] * np.diff(concave(wish.rate), axis=1)
@@ -149,7 +153,7 @@ def allocate(wish: MarginalWish, capacity: int, mine: Ints) -> Ints:
 
 
 def _allowed(situation: Situation, wish: MarginalWish, given: Ints) -> Ints:
-    """The fastest number of GPUs that each may have of those that it was given; 0: none of them."""
+    """The fastest size that each job may have within the GPUs given to it; 0: none."""
     mine = situation.time[np.arange(len(given)), wish.kind]
     within = np.where(np.arange(1, mine.shape[1] + 1) <= given[:, None], mine, np.inf)
     fastest: Ints = np.where(np.isfinite(within).any(axis=1), within.argmin(axis=1) + 1, 0)
@@ -157,9 +161,7 @@ def _allowed(situation: Situation, wish: MarginalWish, given: Ints) -> Ints:
 
 
 def concave(rate: Floats) -> Floats:
-    """The least concave curve above each row; the row itself where throughput is concave
-    already.
-    """
+    """The least concave curve above each row; the row itself if it is concave already."""
     step = np.diff(rate, axis=1)
     if (step[:, 1:] <= step[:, :-1] + 1e-15).all():
         return rate
@@ -175,10 +177,10 @@ def concave(rate: Floats) -> Floats:
 
 
 class NodePacking:
-    """Nodes that grow with what is put on them, up to the largest type of their kind.
+    """Step 3: nodes that grow with the jobs put on them, up to the largest type of their kind.
 
-    Equal nodes are interchangeable: only their kind and the number of used GPUs matter. So choosing
-    one takes as many steps as there are such states, not as there are nodes.
+    Nodes of one kind with as many used GPUs are interchangeable. So a choice takes as many steps as
+    there are such states, not as there are nodes.
     """
 
     def __init__(self, catalogue: Catalogue, nodes: int) -> None:
@@ -193,8 +195,10 @@ class NodePacking:
         self.states = [[set[int]() for _ in range(most + 1)] for most in self.most]
 
     def cheapest(self, kind: int, gpus: int) -> tuple[float, int] | None:
-        """The addition to the price per hour, and the node (-1: a new one); the fullest of equals;
-        None: it fits on none.
+        """The node (-1: a new one) where `gpus` more add least to the price per hour, and that
+        addition.
+
+        Of equals the fullest node. None: they fit on no node.
         """
         price, found, node = self.price[kind], float("inf"), None
         for used in range(self.most[kind] - gpus, 0, -1):
@@ -206,11 +210,11 @@ class NodePacking:
         return None if node is None else (found, node)
 
     def holds(self, kind: int, gpus: int, node: int) -> bool:
-        """Whether so many GPUs more fit on the node (-1: a new one) of that kind."""
+        """Whether `gpus` more fit on the node (-1: a new one) of that kind."""
         return (0 if node < 0 else self.used[node]) + gpus <= self.most[kind]
 
     def put(self, job: int, kind: int, gpus: int, node: int) -> int:
-        """On that node, or on a new one if it is -1; returns which."""
+        """Put GPUs of a job on a node (-1: a new one); return the node."""
         if node < 0:
             node = len(self.kind)
             self.kind.append(kind)
@@ -224,8 +228,8 @@ class NodePacking:
         return node
 
     def largest_hole(self, kind: int) -> tuple[int, int] | None:
-        """(GPUs that are free, node) on the emptiest node, a new one (-1) before all; None: all are
-        full.
+        """(free GPUs, node) of a new node (-1) if one may open, else of the emptiest one; None: all
+        are full.
         """
         if len(self.kind) < self.nodes:
             return self.most[kind], -1
@@ -235,11 +239,11 @@ class NodePacking:
         return None
 
     def idle(self, node: int) -> int:
-        """GPUs of the cheapest type that holds what is used, beyond that."""
+        """The GPUs of the cheapest type that holds the used ones, less these."""
         return self.room[self.kind[node]][self.used[node]] - self.used[node]
 
     def schedule(self, keys: Sequence[int]) -> Schedule:
-        """`keys` of the jobs by their numbers."""
+        """The packing as a schedule; `keys` of the jobs by their numbers."""
         types = {
             n: self.smallest[k][u]
             for n, (k, u) in enumerate(zip(self.kind, self.used, strict=True))
@@ -251,17 +255,18 @@ class NodePacking:
 
 
 def _pack(situation: Situation, wish: MarginalWish, gpus: Ints, stays: Ints) -> NodePacking:
-    """Jobs that stay, on their nodes; then the widest first, among equals the most urgent. A job
-    that fits nowhere gets the rest of a node.
+    """Step 3: jobs that stay, then the widest jobs first, the most urgent of equals. A job that
+    fits nowhere is shrunk into the rest of a node. `stays`: the node on which each job stays; -1:
+    none.
     """
     packing = NodePacking(situation.catalogue, situation.nodes)
     kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
     order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]
-    names: dict[int, int] = {}  # of the nodes that there are, in the packing
+    names: dict[int, int] = {}  # a present node -> its number in the packing
     others, left = [], []
     for job in order:
         at = names.get(node_of[job], -1)
-        # The type may have been taken back, and the largest that is left have fewer GPUs.
+        # The provider may have taken the type back, and other types may be smaller.
         if node_of[job] >= 0 and packing.holds(kinds[job], widths[job], at):
             names[node_of[job]] = packing.put(job, kinds[job], widths[job], at)
         else:
@@ -278,7 +283,7 @@ def _pack(situation: Situation, wish: MarginalWish, gpus: Ints, stays: Ints) -> 
 
 
 def _shrink(packing: NodePacking, situation: Situation, job: int, gpus: int) -> None:
-    """On at most so many GPUs of any kind, as fast as can be."""
+    """Put a job on its fastest shape of at most `gpus` GPUs that fits, if any does."""
     best: tuple[float, int, int, int] | None = None
     for kind in range(len(packing.most)):
         hole = packing.largest_hole(kind)
@@ -294,7 +299,7 @@ def _shrink(packing: NodePacking, situation: Situation, job: int, gpus: int) -> 
 
 
 def _give_idle(packing: NodePacking, situation: Situation, wish: MarginalWish) -> None:
-    """GPUs that are paid for go where each saves most: time of being late, and of renting."""
+    """Step 4: give idle GPUs of open nodes to the jobs that save most, in tardiness and rent."""
     value = (wish.urgency * situation.fastest + wish.cost).tolist()
     for node, on in enumerate(packing.on):
         if not packing.idle(node):

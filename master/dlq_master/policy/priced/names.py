@@ -1,5 +1,5 @@
-"""The names of the priced policies and what each may be told; imports nothing, so that a list of
-them is cheap.
+"""The names of the priced methods and the settings of each. It imports no method, so it
+is cheap.
 """
 
 from __future__ import annotations

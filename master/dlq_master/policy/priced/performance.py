@@ -1,8 +1,9 @@
-"""How long a job will take, t(job, type, g), learned from what past ones took (section 2.2).
+"""Predicted run times t(job, type, g), learned from past runs (section 2.2 of the paper).
 
-One linear model for each family of jobs. Its features are the numbers that are known (of the job:
-iterations, batch size; of the node: GPUs, GFLOPS, disk), their inverses, and products of two of
-these. They are chosen one by one, as long as the cross-validated error falls: forward selection.
+Each family of jobs has one linear model. Candidate features are the known numbers, their inverses,
+and products of two of these. Numbers of the job are its iterations and batch size; numbers of the
+node its GPUs, GFLOPS and disk. Forward selection adds one feature at a time while the
+cross-validated error falls.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from typing import NamedTuple
 from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
 
-FEWEST = 5  # jobs; as many folds as are dealt
+FEWEST = 5  # jobs that a model needs, and the number of folds
 _MOST_FEATURES = 8
 _WORTHWHILE = 0.01  # of the error: the least gain of a further feature
-_ALIKE = 1e-10  # a column with a smaller part of its own says what others say
+_ALIKE = 1e-10  # a column with a smaller independent part repeats taken columns
 _SMALL = 1e-300
 
 
 class PastRun(NamedTuple):
-    """One finished run: its numbers by name, all positive, and what it took. Runs of one `job` are
-    dealt to one fold, so that no model is judged by a job that it has seen; "": each is a job of
-    its own."""
+    """A finished run: its positive numbers by name, and its time in seconds.
+
+    Runs of one `job` go to one fold, so that no model is judged by a job that it has seen. "": the
+    run is a job of its own.
+    """
 
     numbers: Mapping[str, float]
     time_s: float
@@ -33,44 +36,45 @@ class PastRun(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A product of numbers and inverses: (name, +1 or -1), each."""
+    """A product of factors (name, +1 or -1): numbers and inverses of numbers."""
 
     factors: tuple[tuple[str, int], ...]
 
     def of(self, numbers: Mapping[str, float]) -> float:
-        """Its value; KeyError without one of the numbers."""
+        """Its value. KeyError: a number is missing."""
         value = 1.0
         for name, power in self.factors:
             value *= numbers[name] if power > 0 else 1.0 / numbers[name]
         return value
 
     def column(self, numbers: Mapping[str, Floats]) -> Floats:
-        """Its values for all runs at once."""
+        """Its values for all runs."""
         values = [numbers[name] ** power for name, power in self.factors]
         return values[0] if len(values) == 1 else values[0] * values[1]
 
 
 @dataclass(frozen=True)
 class Performance:
-    """`weights` of `features` and of 1 (last); `error`: mean absolute percentage error,
-    cross-validated.
+    """A fitted model: `weights` of `features` and, last, of the constant 1.
+
+    `error`: the mean absolute percentage error of cross-validation.
     """
 
     features: tuple[Feature, ...]
     weights: tuple[float, ...]
     error: float
-    least_s: float  # that was ever seen: no estimate is below half of it
+    least_s: float  # the shortest run seen; no estimate is below half of it
 
     def time_s(self, numbers: Mapping[str, float]) -> float:
-        """The estimate, in seconds."""
+        """The predicted run time in seconds."""
         terms = [feature.of(numbers) for feature in self.features] + [1.0]
         total = sum(weight * term for weight, term in zip(self.weights, terms, strict=True))
         return max(float(total), self.least_s / 2)
 
 
 def fit(runs: Sequence[PastRun], draw: np.random.Generator) -> Performance:
-    """Learn from runs of at least five jobs; they are dealt to folds by chance. Raises
-    ValueError.
+    """Fit a model to runs of at least FEWEST jobs; `draw` deals jobs to folds. ValueError: bad or
+    too few runs.
     """
     jobs = {run.job or str(at): 0 for at, run in enumerate(runs)}
     if len(jobs) < FEWEST:
@@ -95,7 +99,7 @@ def fit(runs: Sequence[PastRun], draw: np.random.Generator) -> Performance:
 
 
 def features(names: Sequence[str]) -> list[Feature]:
-    """Numbers, inverses, and products of two of either that do not cancel."""
+    """All candidate features: numbers, inverses, and products of two that do not cancel."""
     single = [(name, power) for name in names for power in (1, -1)]
     pairs = [
         (first, second)
@@ -106,7 +110,7 @@ def features(names: Sequence[str]) -> list[Feature]:
 
 
 def _forward(table: Floats, time: Floats, fold: Ints) -> tuple[list[int], float]:
-    """The columns that were taken, in order, and the error with them."""
+    """The places of the selected columns, in order, and the cross-validated error with them."""
     rows = _with_one(table) / time[:, None]
     rows = rows / np.maximum(np.abs(rows).max(axis=0), _SMALL)
     folds = [_Fold(rows[fold != n], rows[fold == n]) for n in range(FEWEST)]
@@ -126,28 +130,30 @@ def _forward(table: Floats, time: Floats, fold: Ints) -> tuple[list[int], float]
 
 
 class _Fold:
-    """Least squares of the relative error without the runs of one fold.
+    """Least squares of the relative error on the runs outside one fold.
 
-    All columns are kept at right angles to the taken ones. So the gain of each further column is
-    one product, and the errors of all of them are found together.
+    All columns are kept orthogonal to the selected ones. So the gain of one more column is one
+    product, and the errors of all candidates are found together.
     """
 
     def __init__(self, seen: Floats, unseen: Floats) -> None:
-        """The last column is 1 for each run, and taken at once."""
+        """`seen` and `unseen`: the runs outside and inside the fold. Their last column, the
+        constant, is selected.
+        """
         self._seen, self._unseen = seen, unseen
         self._left, self.miss = np.ones(len(seen)), np.ones(len(unseen))
         self._own = (seen**2).sum(axis=0)
         self.take(-1)
 
     def errors(self) -> Floats:
-        """The sum over the unseen runs, by the column that would be taken."""
+        """The summed error on the unseen runs with each column added."""
         gain, able = self._gains()
         off = np.abs(self.miss[:, None] - self._unseen * gain).sum(axis=0)
         found: Floats = np.where(able, off, np.inf)[:-1]
         return found
 
     def take(self, n: int) -> None:
-        """This column is part of the model."""
+        """Select a column."""
         gain, _ = self._gains()
         seen, unseen = self._seen[:, n].copy(), self._unseen[:, n].copy()
         self._left = self._left - gain[n] * seen
@@ -157,7 +163,7 @@ class _Fold:
         self._unseen = self._unseen - np.outer(unseen, part)
 
     def _gains(self) -> tuple[Floats, Bools]:
-        """The weight of each column, and whether it differs from the taken ones at all."""
+        """The weight of each column, and whether it is independent of the selected ones."""
         norm = (self._seen**2).sum(axis=0)
         able: Bools = norm > _ALIKE * self._own
         gain: Floats = self._left @ self._seen / np.where(able, norm, 1.0)
@@ -165,7 +171,7 @@ class _Fold:
 
 
 def _weights(table: Floats, time: Floats) -> Floats:
-    """Least squares of the relative error, columns scaled to the same size."""
+    """Least squares of the relative error; columns are scaled to the same size."""
     rows = _with_one(table) / time[:, None]
     scale = np.maximum(np.abs(rows).max(axis=0), _SMALL)
     found: Floats = np.linalg.lstsq(rows / scale, np.ones(len(time)), rcond=None)[0] / scale

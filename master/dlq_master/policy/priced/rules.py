@@ -1,19 +1,18 @@
-"""How the methods of the path relinking paper are read: by its text, or by its released program.
+"""Settings of the path relinking paper's methods, read by its text or by its released program.
 
-The released program (ai-sprint-eu-project/GPUScheduler) differs from the text in ways that move its
-costs; `Reading.REFERENCE` has them, to be compared with it:
+The released program (ai-sprint-eu-project/GPUScheduler) differs from the text, and its costs with
+it. `PaperReading.REFERENCE` follows the program, for comparison:
 
 * a configuration is drawn evenly from the best `alpha` of them, not by the inverse of its cost;
-* of two neighbours in the queue the one with the larger weight is moved back more often;
-* f_OBJ counts the price of all open nodes until the first job ends. To this come the tardiness at
-  that instant and 100 times the worst tardiness of waiting jobs. It has no idle GPUs (mu), and no
-  H;
-* in f-bar a job costs its part of the node, by the GPUs in use;
+* of two neighbours in the queue, the one with the larger weight is moved back more often;
+* f_OBJ has the price of all open nodes until the first job ends. It adds the tardiness at that
+  instant, and 100 times the worst tardiness of waiting jobs. It has no idle GPUs (mu) and no H;
+* in f-bar a job pays its share of the node, by the GPUs in use;
 * the GPUs that are idle in the end go to one job of one node;
 * a job that ends on its due date is in time.
 
-Its pool of elite solutions has one place (a constant is shadowed), so that nothing is ever relinked
-there: `elite=1`.
+Its pool of elite solutions has one place, because a constant is shadowed. So it never relinks:
+`elite=1`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 
 class PaperReading(StrEnum):
-    """Whose rules."""
+    """The paper's text, or its released program."""
 
     PAPER = "paper"
     REFERENCE = "reference"
@@ -37,9 +36,11 @@ class Proxy(StrEnum):
 
 
 class Rules(NamedTuple):
-    """`iterations`: MaxIt_RG, the greedy one among them. `elite`: sigma. `alpha`, `beta`: shares of
-    the configurations and of the nodes that are drawn from. `swap`: how far the chance to swap
-    neighbours lies from one half. `rho`: of worst-case tardiness; `mu`: $ per idle GPU. `moves`:
+    """Parameters of the methods, with the paper's names.
+
+    `iterations`: MaxIt_RG, the greedy one included. `elite`: sigma. `alpha`, `beta`: the shares of
+    configurations and of nodes from which one is drawn. `swap`: the distance from 1/2 of the chance
+    to swap neighbours. `rho`: the factor of worst-case tardiness. `mu`: $ per idle GPU. `moves`:
     MaxIt_PR; 0: as many as nodes.
     """
 
@@ -56,5 +57,5 @@ class Rules(NamedTuple):
 
     @property
     def released(self) -> bool:
-        """The reference's rules."""
+        """Whether the released program's rules hold."""
         return self.reading is PaperReading.REFERENCE

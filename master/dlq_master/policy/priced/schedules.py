@@ -1,6 +1,4 @@
-"""The schedules that methods make: whether one is possible, and which nodes of it are those rented
-already.
-"""
+"""Schedules of the methods: a check, and node numbers that move as few jobs as possible."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 
 def faults(situation: Situation, made: Schedule) -> list[str]:
-    """Its faults, in words; nothing if it is possible."""
+    """The faults of a schedule in words; empty: it is possible."""
     catalogue, found = situation.catalogue, []
     used = dict.fromkeys(made.types, 0)
     if len(made.types) > situation.nodes or any(not 0 <= n < situation.nodes for n in made.types):
@@ -38,10 +36,10 @@ def faults(situation: Situation, made: Schedule) -> list[str]:
 
 
 def settled(situation: Situation, made: Schedule) -> Schedule:
-    """The same schedule, its nodes renamed so that as few jobs as possible are moved.
+    """The same schedule with nodes renumbered, so that as few jobs as possible move.
 
-    Nodes where most GPUs go on with the same job come first, then nodes of the same type. All
-    others get free numbers. Costs nothing by the proxies.
+    Nodes whose jobs keep most GPUs get their old numbers first, if their type is the same. All
+    others get free numbers. No cost depends on the numbers.
     """
     running = situation.running
     names: dict[int, int] = {}
@@ -61,7 +59,7 @@ def settled(situation: Situation, made: Schedule) -> Schedule:
 
 
 def _pairs(running: Schedule, made: Schedule) -> list[tuple[int, int, int, int]]:
-    """(-GPUs that go on as they were, -GPUs that stay on their node, new, old) for nodes of one
+    """(-GPUs of unchanged jobs, -GPUs that stay on the node, new, old) for pairs of nodes of one
     type.
     """
     same = {

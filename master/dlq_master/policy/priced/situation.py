@@ -1,7 +1,7 @@
-"""The input and the decision of a priced policy: jobs, nodes, and the allocation of each job.
+"""The input and the output of a priced method: jobs and nodes in, an allocation of each job out.
 
-One job runs on one node (P1m of the path relinking paper). At every decision it may get another
-node, another number of GPUs, or none. Times are in seconds, weights in $ per second of being late.
+Each job runs on one node (P1m of the path relinking paper). Each decision may give it another node,
+another number of GPUs, or none. Times are in seconds, weights in $ per second of tardiness.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ _HOUR_S = 3600.0
 
 
 class PricedJob(NamedTuple):
-    """`whole_s[k, g - 1]`: the whole run time on g GPUs of kind k (inf: not allowed); `left`: the
-    share of it that is not done yet. Keys rise with the submits; the due date is an instant."""
+    """A job. `whole_s[k, g - 1]`: its whole run time on g GPUs of kind k; inf: not allowed.
+
+    `left`: the share of it that is not done yet. `due_s` is an instant. Keys rise with the
+    submissions.
+    """
 
     key: int
     due_s: float
@@ -28,15 +31,17 @@ class PricedJob(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """So many GPUs of one node."""
+    """GPUs of one node."""
 
     node: int
     gpus: int
 
 
 class Schedule(NamedTuple):
-    """`types`: the type of each open node, by its place in the catalogue; `grants`: the running
-    jobs and their allocations. A job that is missing in `grants` waits.
+    """The allocation of jobs to nodes.
+
+    `types`: the type of each open node, as its place in the catalogue. `grants`: the GPUs of each
+    running job. A job without a grant waits.
     """
 
     types: Mapping[int, int]
@@ -48,8 +53,10 @@ EMPTY = Schedule({}, {})
 
 @dataclass(frozen=True)
 class Situation:
-    """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided
-    again if nothing happens (H of the paper). `resume_s`: the loss of a job that gets other GPUs.
+    """The input of one decision: jobs, at most `nodes` nodes, and the present schedule.
+
+    `interval_s`: the time until the next decision if nothing happens (H of the paper). `resume_s`:
+    the seconds that a job loses when its GPUs change.
     """
 
     now_s: float
@@ -64,7 +71,7 @@ class Situation:
     weight: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a job fits on no node."""
+        """ValueError: a job fits on no node."""
         cut = self.catalogue.smallest.shape[1] - 1
         shape = (len(self.jobs), len(self.catalogue.kinds), cut)
         time = np.full(shape, np.inf)
@@ -83,13 +90,13 @@ class Situation:
 
     @property
     def slowest(self) -> Floats:
-        """M_j: the longest time that a job may need from now on."""
+        """M_j: the longest time that each job may need from now on."""
         longest: Floats = np.where(np.isfinite(self.time), self.time, 0.0).max(axis=(1, 2))
         return longest
 
     @property
     def fastest(self) -> Floats:
-        """The shortest one."""
+        """The shortest time that each job may need from now on."""
         shortest: Floats = self.time.min(axis=(1, 2))
         return shortest
 

@@ -1,3 +1,1 @@
-"""Deadlines that hold: the jobs with SLO leases in each slot, and the possible promises
-(Chronus).
-"""
+"""Promised deadlines, and the slots that keep the promises (Chronus)."""

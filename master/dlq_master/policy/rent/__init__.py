@@ -1,6 +1,7 @@
 """Machines that are rented beside the cluster's own nodes.
 
-`stage` is the slot of the policy, and makes the plan. `line` says when jobs would be done on own
-nodes, `times` how long they run on machines, and `moving` which running jobs might migrate.
-`market` has what one decision reads, `decide` is the rule, and `placing` fills present machines.
+`stage` is the rent stage of a policy, and makes its plan. `line` estimates when each waiting job
+would end on own nodes, `times` how long it would run on rented machines. `moving` finds running
+jobs that may migrate to a machine. `market` is the input of one decision, `decide` is the rule, and
+`placing` fills the machines that are rented already.
 """

@@ -1,17 +1,15 @@
-"""Own nodes first; a machine is rented only when being late would cost more than it does.
+"""The rent rule: own nodes first; a machine only where lateness would cost more than the machine.
 
-1. A job is left to the cluster's own nodes if it is expected to be in time there. So is a job that
-   is so little late that no machine could pay for that.
-2. A job that would be better off on a present or coming machine goes to the cheapest place of
-   these. The job with the largest loss chooses first. Capacity that is paid for already costs
-   nothing.
-3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are
-   nearer by the boot time.
-   A machine of it is rented if the lateness of its jobs on the own nodes costs more than their
-   lateness there plus the machine. The machine counts from its request to the last job's end
-   (its minimum at least). The order is that of the savings, as far as the budget goes.
-4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of
-   it is over.
+1. A job stays on the cluster's own nodes if it is expected to be in time there. So does a job whose
+   lateness costs less than any machine.
+2. A job that costs less on a present machine, up or booting, goes to the cheapest one. The job with
+   the largest loss chooses first. Time that is paid for already costs nothing.
+3. For the other jobs a method of `policy.priced` chooses new machines and the GPUs of each job. Due
+   dates are nearer by the boot time there. A machine is rented if the lateness of its jobs on own
+   nodes costs more than the machine and their lateness there. The machine is billed from its
+   request to the end of its last job, and for its minimum at least. The largest savings come first,
+   as far as the budget goes.
+4. A machine without present or coming jobs is given back shortly before its paid time is over.
 """
 
 from __future__ import annotations
@@ -27,42 +25,46 @@ from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situa
 from dlq_master.policy.rent.market import (
     HOUR_S,
     Bids,
-    Here,
+    MachineGrant,
     MachineOffer,
     Market,
-    Put,
-    bids,
-    late_costs,
-    pay_at_all,
+    PresentMachine,
+    bids_of,
+    lateness_costs,
+    worth_a_machine,
 )
-from dlq_master.policy.rent.placing import placed
+from dlq_master.policy.rent.placing import use_present_machines
 
 # A job that is to run on a new machine: its GPUs, its end, and its cost of being late here and
 # there.
 _Guest = tuple[int, int, float, float, float]
 _UNUSED = Reason(ReasonCode.RENTED, detail="nobody needs it")
-AHEAD_S = 5.0  # a machine is given back so long before it would cost more
+AHEAD_S = 5.0  # how long before its paid time is over a machine is given back
 
 
 def decide(
     market: Market, solver: Solver, draw: np.random.Generator
-) -> tuple[list[Put], list[Provision | Release]]:
-    """The jobs that go to present machines, and the changes of machines. Costs one call of the
-    solver, if a job is left for it.
+) -> tuple[list[MachineGrant], list[Provision | Release]]:
+    """The jobs that go to present machines, and the machines to rent and to give back.
+
+    The solver is called once, and only if jobs are left for new machines.
     """
-    put, left = placed(market, bids(market))
+    grants, left = use_present_machines(market, bids_of(market))
     if left.jobs:
-        left = _as_many_as_fit(market, pay_at_all(market, left))
-    rented = _rented(market, left, _schedule(market, left, solver, draw)) if left.jobs else []
-    come = {one.request_id for one in put}
-    over = [Release(at.request_id, _UNUSED) for at in market.here if _over(market, at, come)]
-    return put, [*rented, *over]
+        left = _as_many_as_fit(market, worth_a_machine(market, left))
+    new: list[Provision] = []
+    if left.jobs:
+        new = _affordable(market, left, _schedule(market, left, solver, draw))
+    used = {one.request_id for one in grants}
+    over = [Release(at.request_id, _UNUSED) for at in market.present if _is_over(market, at, used)]
+    return grants, [*new, *over]
 
 
 def _as_many_as_fit(market: Market, left: Bids) -> Bids:
-    """The jobs with the largest losses, as far as all possible machines could hold them. With more
-    jobs the methods would divide machines into parts that a job with a fixed number of GPUs cannot
-    use.
+    """The bids with the largest losses, as far as all machines that may be rented could hold them.
+
+    With more jobs the methods would split machines into shares that a job with a fixed number of
+    GPUs cannot use.
     """
     room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
     somewhere = reduce(np.logical_or, np.moveaxis(np.isfinite(left.left_s), 1, 0))
@@ -75,25 +77,28 @@ def _as_many_as_fit(market: Market, left: Bids) -> Bids:
 
 
 def _schedule(market: Market, left: Bids, solver: Solver, draw: np.random.Generator) -> Schedule:
-    """The new machines of the method; nothing where none can be had."""
+    """The new machines that the method chooses; an empty schedule where none can be rented."""
     try:
-        catalogue = Catalogue(tuple(_shown(offer) for offer in market.offers), market.now_s)
+        catalogue = Catalogue(tuple(_offered_type(offer) for offer in market.offers), market.now_s)
     except ValueError:
         return EMPTY
-    jobs = _priced(catalogue, market, left)
+    jobs = _priced_jobs(catalogue, market, left)
     if not jobs:
         return EMPTY
     most = sum(offer.left for offer in market.offers)
     return solver(Situation(market.now_s, tuple(jobs), catalogue, most), draw)
 
 
-def _shown(offer: MachineOffer) -> NodeType:
+def _offered_type(offer: MachineOffer) -> NodeType:
+    """The hardware of a pool; with an end in the past if no more of it may be rented."""
     return offer.type if offer.left else offer.type._replace(until_s=-inf)
 
 
-def _priced(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]:
-    """By kinds of GPUs; where several offers are of a kind, as fast as the fastest. The methods
-    want every job to fit somewhere, so a job that fits on no machine now waits.
+def _priced_jobs(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]:
+    """The jobs as `policy.priced` sees them: run times by kind of GPU.
+
+    Where several offers have the same kind, the fastest one counts. Jobs that fit on no machine are
+    left out, since the methods need a place for every job.
     """
     cut = catalogue.smallest.shape[1] - 1
     whole = np.full((len(left.jobs), len(catalogue.kinds), cut), inf)
@@ -108,14 +113,12 @@ def _priced(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]
     return sorted(PricedJob(one.job, one.due_s - boot_s, one.weight, mine) for one, mine in found)
 
 
-def _rented(market: Market, left: Bids, made: Schedule) -> list[Provision]:
-    """New machines that pay, the greatest saving first, as far as there are any and the budget
-    goes.
-    """
+def _affordable(market: Market, left: Bids, made: Schedule) -> list[Provision]:
+    """New machines that save money, the largest saving first, within the offers and the budget."""
     room = {offer.type.name: offer.left for offer in market.offers}
     prices = {offer.type.name: offer.type.price_per_hour for offer in market.offers}
     per_hour, spare, chosen = market.spare_per_hour, market.spare, []
-    for new in sorted(_weighed(market, left, made), key=lambda new: (-new.saves, new.jobs)):
+    for new in sorted(_new_machines(market, left, made), key=lambda new: (-new.saves, new.jobs)):
         price = prices[new.pool]
         if new.saves > 0.0 and room[new.pool] and price <= per_hour and new.costs <= spare:
             room[new.pool] -= 1
@@ -124,29 +127,30 @@ def _rented(market: Market, left: Bids, made: Schedule) -> list[Provision]:
     return chosen
 
 
-def _weighed(market: Market, left: Bids, made: Schedule) -> list[Provision]:
-    """Each machine that was made, with what it costs and saves."""
+def _new_machines(market: Market, left: Bids, made: Schedule) -> list[Provision]:
+    """The machines of a schedule, each with its jobs, its cost and its saving."""
     found = [(n, made.grants[one.job]) for n, one in enumerate(left.jobs) if one.job in made.grants]
-    who = left.only(np.array([n for n, _ in found], dtype=np.int64))
+    late_jobs = left.only(np.array([n for n, _ in found], dtype=np.int64))
     grants = [grant for _, grant in found]
     offers = [made.types[grant.node] for grant in grants]
     gpus = [grant.gpus for grant in grants]
     begin_s = market.now_s + np.array([market.offers[n].type.boot_s for n in offers])
     at = np.arange(len(grants)), offers, np.array(gpus, dtype=np.int64) - 1
-    ends_s = begin_s + who.left_s[at]
-    late = late_costs(who.weight, who.due_s, ends_s)
+    ends_s = begin_s + late_jobs.left_s[at]
+    late = lateness_costs(late_jobs.weight, late_jobs.due_s, ends_s)
     there: dict[int, list[_Guest]] = {}
-    jobs = [one.job for one in who.jobs]
-    guests = zip(jobs, gpus, ends_s.tolist(), who.own.tolist(), late.tolist(), strict=True)
+    jobs = [one.job for one in late_jobs.jobs]
+    guests = zip(jobs, gpus, ends_s.tolist(), late_jobs.own.tolist(), late.tolist(), strict=True)
     for grant, guest in zip(grants, guests, strict=True):
         there.setdefault(grant.node, []).append(guest)
     return [
-        _new(market.now_s, market.offers[made.types[node]].type, those)
+        _new_machine(market.now_s, market.offers[made.types[node]].type, those)
         for node, those in there.items()
     ]
 
 
-def _new(now_s: float, offer: NodeType, guests: list[_Guest]) -> Provision:
+def _new_machine(now_s: float, offer: NodeType, guests: list[_Guest]) -> Provision:
+    """A machine for these jobs. Its saving is -inf if a job would outlast the provider's end."""
     jobs, gpus, ends_s, own, late = zip(*guests, strict=True)
     span_s = max(max(ends_s) - now_s, offer.minimum_billing_s)
     costs = span_s * offer.price_per_hour / HOUR_S
@@ -155,6 +159,7 @@ def _new(now_s: float, offer: NodeType, guests: list[_Guest]) -> Provision:
     return Provision(offer.name, jobs, gpus, costs, saves, why)
 
 
-def _over(market: Market, at: Here, come: set[str]) -> bool:
-    idle = not at.jobs and at.request_id not in come
+def _is_over(market: Market, at: PresentMachine, used: set[str]) -> bool:
+    """Whether a machine has no jobs, gets none, and would soon cost more."""
+    idle = not at.jobs and at.request_id not in used
     return idle and market.now_s >= at.paid_until_s - AHEAD_S

@@ -1,14 +1,14 @@
-"""The line before the cluster's own nodes, and when each who stands in it would be done there.
+"""The end of each waiting job on the cluster's own nodes, by a list schedule of GPU counts.
 
-That is a list schedule by numbers of GPUs. The first in line takes the free GPUs first, all that it
-asks for at once. A job that may have more takes the number with the earliest end, as if it could
-not grow later. Fragments, types and nodes are not looked at, and nobody passes: it is an estimate
-for whether to rent, not a plan.
+The first job in line takes the free GPUs first, and starts once it has all GPUs that it asks for. A
+job with several allowed sizes takes the size with the earliest end, as if it could not grow later.
+The schedule knows no fragmentation, GPU types or nodes, and no job is backfilled. It is an estimate
+on which renting is decided, not a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from math import inf
 from types import MappingProxyType
@@ -23,14 +23,17 @@ from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.stop_costs import expected_end_s
 
-NOBODY: Mapping[AttemptKey, JobId] = MappingProxyType({})
-# Until a job that runs has ended, or an own node takes work again, if nobody knows when that is
-USUAL_S = 3600.0
+NONE_OUTRANKED: Mapping[AttemptKey, JobId] = MappingProxyType({})
+# The time until a running job ends, or an own node takes work again, where it is not known.
+UNKNOWN_END_S = 3600.0
 
 
-class InLine(NamedTuple):
-    """A job that waits, in the order of the line. `lasts_s`: on the GPUs that it asks for; `more`:
-    the larger numbers of them that it may have instead, rising, and how long it lasts on those."""
+class LineEntry(NamedTuple):
+    """A waiting job in the order of the line.
+
+    `lasts_s`: its remaining time on `gpus`, the GPUs that it asks for. `more`: larger sizes that it
+    may have instead, in rising order, each with its remaining time.
+    """
 
     job: int
     gpus: int
@@ -39,9 +42,10 @@ class InLine(NamedTuple):
 
 
 def may_rent(job: Job) -> bool:
-    """Whether machines may be rented for a job that waits, or will. It names a cost of being late
-    and fits on one node of any host, and its team may hold more. Without that it could start on
-    none.
+    """Whether a machine may be rented for this job, now or once it waits.
+
+    The job names a cost of being late, has no promise, and fits on one node of any host. Its team
+    may hold more GPUs: a job at its team's limit could start on no machine.
     """
     request = job.request
     return (
@@ -53,8 +57,8 @@ def may_rent(job: Job) -> bool:
     )
 
 
-def in_line(cluster: Cluster, waiting: WaitingIndex) -> Iterator[Job]:
-    """The waiting jobs, in the order of the policy."""
+def waiting_in_order(cluster: Cluster, waiting: WaitingIndex) -> Iterator[Job]:
+    """The waiting jobs in the order of the policy."""
     for priority in waiting.priorities:
         found = [
             (position, job_id)
@@ -65,58 +69,76 @@ def in_line(cluster: Cluster, waiting: WaitingIndex) -> Iterator[Job]:
             yield cluster.jobs[job_id]
 
 
-def own_end_s(
+def own_node_ends_s(
     cluster: Cluster,
     now_s: float,
     line: Sequence[Job],
-    as_in_line: Callable[[Sequence[Job]], Sequence[InLine]],
+    as_entries: Callable[[Sequence[Job]], Sequence[LineEntry]],
     *,
     grows: bool,
-    outranked: Mapping[AttemptKey, JobId] = NOBODY,
+    outranked: Mapping[AttemptKey, JobId] = NONE_OUTRANKED,
     moving: Mapping[AttemptKey, Job] = MappingProxyType({}),
 ) -> dict[int, float]:
-    """When each of those who wait, in their order, would be done on the cluster's own nodes
-    (`own_ends`). `outranked`: a running job gives way to another when its term ends, and
-    then waits behind that one; no other job does. `moving`: running jobs that might go on with
-    other numbers of GPUs (`policy.rent.moving`). They stand before all, as if they left theirs now.
-    `grows`: a job that may have more GPUs than it asks for gets them, as far as one node has them.
-    One that is silent or closed is reckoned with in an hour: it is not as if the cluster had none.
+    """When each waiting job would end on the cluster's own nodes, by job; inf: never.
+
+    `line`: the waiting jobs in their order. `as_entries` says how long each of them lasts. `grows`:
+    a job with several sizes may get more GPUs than it asks for, up to those of one node.
+    `outranked`: running jobs that leave at the end of their terms, each for the job beside it; they
+    wait behind that job. `moving`: running jobs that might go on with other GPUs
+    (`policy.rent.moving`). They stand before all others, as if they left their GPUs now.
     """
     moving = {key: job for key, job in moving.items() if key not in outranked}
+    free, running = _own_capacity(cluster, now_s, outranked, moving)
+    widest = 0
+    if grows:
+        foreign = frozenset(cluster.own.foreign)
+        own = [node for node_id, node in cluster.nodes.items() if node_id not in foreign]
+        widest = max([len(node.gpus) for node in own], default=0)
+    behind = list(_with_outranked(outranked, line, cluster)) if outranked else line
+    entries = as_entries([*moving.values(), *behind])
+    return list_schedule_ends_s(now_s, free, running, entries, widest)
+
+
+def _own_capacity(
+    cluster: Cluster,
+    now_s: float,
+    outranked: Collection[AttemptKey],
+    moving: Collection[AttemptKey],
+) -> tuple[int, list[tuple[float, int]]]:
+    """The free GPUs of own nodes, and the instants at which more of them become free: (s, GPUs).
+
+    A job of `moving` counts as if it left now, and one of `outranked` as if it left at the end of
+    its term. Closed and silent nodes, and jobs without an expected end, are taken to be free after
+    UNKNOWN_END_S.
+    """
     capacity, foreign = cluster.capacity, frozenset(cluster.own.foreign)
     capacity.ready()
-    shut, usual_s = capacity.closed - foreign, now_s + USUAL_S
-    lent = foreign - capacity.closed  # what of them is open counts among all that is free
+    shut, unknown_s = capacity.closed - foreign, now_s + UNKNOWN_END_S
+    lent = foreign - capacity.closed  # `free_gpus` counts open lent nodes too
     free = capacity.free_gpus - sum([_free_gpus(cluster, node_id) for node_id in lent])
-    running = [(usual_s, _free_gpus(cluster, node_id)) for node_id in shut]
+    running = [(unknown_s, _free_gpus(cluster, node_id)) for node_id in shut]
     for attempt in cluster.attempts.values():
         held = [slot for slot in attempt.lease.allocation.slots if slot.node_id not in foreign]
+        gpus = sum([slot.mask.bit_count() for slot in held])
         if held and attempt.key in moving:
-            free += sum([slot.mask.bit_count() for slot in held])
+            free += gpus
         elif held:
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], attempt, began_s)
             if end_s == inf:
-                end_s = usual_s
+                end_s = unknown_s
             elif shut and not shut.isdisjoint([slot.node_id for slot in held]):
-                end_s = max(end_s, usual_s)
+                end_s = max(end_s, unknown_s)
             if attempt.key in outranked:
                 end_s = min(end_s, attempt.lease.term_end_s)
-            running.append((end_s, sum([slot.mask.bit_count() for slot in held])))
-    nodes = (
-        [len(node.gpus) for node_id, node in cluster.nodes.items() if node_id not in foreign]
-        if grows
-        else ()
-    )
-    behind = list(_with(outranked, line, cluster)) if outranked else line
-    stood = as_in_line([*moving.values(), *behind])
-    return own_ends(now_s, free, running, stood, max(nodes, default=0))
+            running.append((end_s, gpus))
+    return free, running
 
 
-def _with(
+def _with_outranked(
     outranked: Mapping[AttemptKey, JobId], line: Sequence[Job], cluster: Cluster
 ) -> Iterator[Job]:
-    """The line, with those who are to wait behind whom they give way to."""
+    """The line; each outranked job stands behind the job for which it leaves."""
     behind: dict[JobId, list[Job]] = {}
     for key, job_id in outranked.items():
         behind.setdefault(job_id, []).append(cluster.jobs[key.job_id])
@@ -125,28 +147,29 @@ def _with(
         yield from behind.get(job.job_id, ())
 
 
-def free_on(cluster: Cluster, node: Node) -> int:
-    """A mask of its GPUs that nobody holds."""
+def free_mask(cluster: Cluster, node: Node) -> int:
+    """The free GPUs of a node as a bitmask, without withheld ones."""
     owned = mask_of(gpu.index for gpu in node.gpus)
     return owned & ~node.withheld & ~cluster.capacity.claimed(node.node_id)
 
 
 def _free_gpus(cluster: Cluster, node_id: NodeId) -> int:
-    return free_on(cluster, cluster.nodes[node_id]).bit_count()
+    return free_mask(cluster, cluster.nodes[node_id]).bit_count()
 
 
-def own_ends(
+def list_schedule_ends_s(
     now_s: float,
     free: int,
     running: Sequence[tuple[float, int]],
-    line: Sequence[InLine],
+    line: Sequence[LineEntry],
     widest: int = 0,
 ) -> dict[int, float]:
-    """By job, when it is done; inf: it is wider than all own GPUs together.
+    """When each job of `line` ends, by job; inf: it asks for more than all own GPUs.
 
-    `free`: own GPUs that nobody holds; `running`: when so many more are expected to be free (inf:
-    never); `widest`: the most of one node, beyond which nobody is given more than it asks for.
-    O((running + line) log)."""
+    `free`: own GPUs that are free now. `running`: (s, GPUs) that become free later; inf: never.
+    `widest`: the GPUs of the largest node; no job gets more than it asks for beyond them.
+    O((running + line) log(running + line)).
+    """
     heap = [(max(end_s, now_s), gpus) for end_s, gpus in running]
     heap.append((now_s, free))
     heap.sort()
@@ -162,10 +185,10 @@ def own_ends(
         begin_s, have = heap[0]
         while have < wants:
             heappop(heap)
-            begin_s, gpus = heap[0]  # none is before another that was taken
+            begin_s, gpus = heap[0]  # popped instants rise: the last one is the latest
             have += gpus
         if have > wants:
-            heap[0] = (begin_s, have - wants)  # still the first of all
+            heap[0] = (begin_s, have - wants)  # still the first of the heap
             heappush(heap, (begin_s + lasts_s, wants))
         else:
             heapreplace(heap, (begin_s + lasts_s, wants))
@@ -176,7 +199,7 @@ def own_ends(
 def _soonest(
     heap: list[tuple[float, int]], sizes: Sequence[tuple[int, float]]
 ) -> tuple[int, float]:
-    """Of numbers of GPUs, rising, that with which a job is done first; the fewest of those."""
+    """The size, of sizes in rising order, with the earliest end; the smallest of equals."""
     taken: list[tuple[float, int]] = []
     have, best, best_s = 0, sizes[0], inf
     for gpus, lasts_s in sizes:

@@ -1,9 +1,8 @@
-"""Jobs that run on own nodes on fewer GPUs than they could use, and would be better off on a rented
-machine.
+"""Running jobs on own nodes that might be better off on a rented machine.
 
-The cost rule of GPU as a Service decides over all jobs, and what runs may be given another
-configuration. Here only who may be resized anyway is moved, and only to a machine: it saves, leaves
-its GPUs to others, and goes on there. The price of the move is one more save and start.
+The cost rule of GPU as a Service decides over all jobs, and may give running jobs other
+configurations. Only elastic jobs are moved here, and only from own nodes to a machine. A move costs
+one more save and one more start: the job saves, leaves its GPUs to others, and goes on there.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ from dlq_master.policy.promise.verdicts.reading import pause_of, worked_s
 from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
-    from dlq_master.policy.rent.market import Wanting
+    from dlq_master.policy.rent.market import Bidder
     from dlq_master.policy.rent.times import MachineRunTimes
 
-Moving = Mapping[AttemptKey, Job]
+MovableJobs = Mapping[AttemptKey, Job]
 
 
-def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
-    """Of the jobs that run on own nodes that take work, those that might go on elsewhere with other
-    numbers of GPUs. Each counts as if it were stopped and waited now, in the order in which they
-    came.
+def movable_jobs(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
+    """The running jobs that may migrate, by attempt, each as if it had stopped now to wait.
+
+    They run on own nodes that take work, have several sizes, and are not about to change. In the
+    order of their keys.
     """
     elsewhere = cluster.capacity.closed | set(cluster.own.foreign)
     found = {}
@@ -42,20 +42,22 @@ def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
     return dict(sorted(found.items()))
 
 
-def wanting_of(
+def bidders_of(
     cluster: Cluster,
     now_s: float,
     waiting: Sequence[Job],
-    moving: Moving,
+    moving: MovableJobs,
     outranked: Collection[AttemptKey],
     times: MachineRunTimes,
     ends: Mapping[int, float],
-) -> tuple[Wanting, ...]:
-    """The jobs that wait and those that might move, with the rest of each on machines, and its end
-    on the own nodes by `ends`. A moving job has its save and its start left as well. It ends on own
-    nodes no later than on its present GPUs, unless it gives way to another.
+) -> tuple[Bidder, ...]:
+    """The bidders of a decision: waiting jobs, then jobs that may move.
+
+    `ends`: the end of each job on own nodes, by job. A job that moves needs its save and its start
+    beside its remaining time. On own nodes it ends no later than on its present GPUs, unless it is
+    outranked.
     """
-    from dlq_master.policy.rent.market import Wanting
+    from dlq_master.policy.rent.market import Bidder
 
     found = []
     keys = [*[None] * len(waiting), *moving]
@@ -70,11 +72,11 @@ def wanting_of(
                 width, pace = attempt.lease.allocation.width, attempt.paced(job.request)
                 end_s = min(end_s, now_s + times.on_own_s(job, width, pace))
         if (late := job.lateness) is not None:
-            found.append(Wanting(job.job_id, late.due_s, late.weight, left_s, end_s))
+            found.append(Bidder(job.job_id, late.due_s, late.weight, left_s, end_s))
     return tuple(found)
 
 
 def _runs_on(attempt: Attempt) -> bool:
-    """Nothing else is to become of it just now."""
+    """Whether the attempt runs, and is neither stopped nor resized."""
     untouched = attempt.stop_cause is None and attempt.regrant is None and attempt.resize is None
     return untouched and attempt.state is AttemptState.RUNNING

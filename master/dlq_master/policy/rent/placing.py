@@ -1,8 +1,7 @@
-"""Jobs that go to a present machine: the cheapest place that is better than waiting.
+"""Jobs that go to a present machine: to the cheapest one that costs less than waiting.
 
-Machines of one offer that take work at the same instant and are paid until the same one cost a job
-the same. They differ only by their free GPUs, so the price for a job is worked out once for all of
-them.
+Machines of one offer with the same begin and the same paid end cost a job the same; only their free
+GPUs differ. So costs are computed once for each such class of machines.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.rent.market import (
     HOUR_S,
     Bids,
+    MachineGrant,
     Market,
-    Put,
-    late_costs,
-    parts,
+    lateness_costs,
+    machine_shares,
 )
 
 
-class _Alike(NamedTuple):
-    """Machines that cost the same: when work begins there, and until when it is paid already, from
-    then on at least.
+class _PriceClass(NamedTuple):
+    """Machines that cost a job the same. `begin_s`: when work begins there; `paid_s`: until when
+    they are paid for, never before `begin_s`.
     """
 
     offer: int
@@ -34,33 +33,34 @@ class _Alike(NamedTuple):
     paid_s: float
 
 
-_Room = dict[_Alike, dict[int, list[str]]]  # heaps of machines by how many GPUs are free
+_Room = dict[_PriceClass, dict[int, list[str]]]  # heaps of machines by how many GPUs are free
 
 
-def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
-    """The jobs that go to a present machine, and the rest."""
+def use_present_machines(market: Market, bids: Bids) -> tuple[list[MachineGrant], Bids]:
+    """Grant present machines to bids that cost less there; return the grants and the other bids."""
     room = _room(market)
-    if not room or not who.jobs:
-        return [], who
-    costs = _costs(market, who, room)
+    if not room or not bids.jobs:
+        return [], bids
+    costs = _costs(market, bids, room)
     least = np.min([cost.min(axis=1, initial=inf) for cost in costs.values()], axis=0)
     put, gone = [], []
-    for n in np.flatnonzero(least < who.own).tolist():
+    for n in np.flatnonzero(least < bids.own).tolist():
         found = _cheapest(room, costs, n)
-        if found is not None and found[0] < who.own[n]:
+        if found is not None and found[0] < bids.own[n]:
             _, request_id, gpus, alike, free = found
             _take(room, alike, free, gpus)
-            put.append(Put(who.jobs[n].job, request_id, gpus))
+            put.append(MachineGrant(bids.jobs[n].job, request_id, gpus))
             gone.append(n)
-    return put, who.only(np.delete(np.arange(len(who.jobs)), gone)) if gone else who
+    return put, bids.only(np.delete(np.arange(len(bids.jobs)), gone)) if gone else bids
 
 
 def _room(market: Market) -> _Room:
-    room: dict[_Alike, dict[int, list[str]]] = {}
-    for at in market.here:
+    """The machines with free GPUs, by class and number of free GPUs, each a heap of request ids."""
+    room: dict[_PriceClass, dict[int, list[str]]] = {}
+    for at in market.present:
         if at.free > 0:
             begin_s = max(market.now_s, at.ready_s)
-            alike = _Alike(at.offer, begin_s, max(at.paid_until_s, begin_s))
+            alike = _PriceClass(at.offer, begin_s, max(at.paid_until_s, begin_s))
             room.setdefault(alike, {}).setdefault(at.free, []).append(at.request_id)
     for heaps in room.values():
         for heap in heaps.values():
@@ -68,18 +68,20 @@ def _room(market: Market) -> _Room:
     return room
 
 
-def _costs(market: Market, who: Bids, room: _Room) -> dict[_Alike, Floats]:
-    """[job, g - 1], of at most the GPUs that are free: of being late there, and of what is not paid
-    yet.
+def _costs(market: Market, bids: Bids, room: _Room) -> dict[_PriceClass, Floats]:
+    """[job, g - 1] by class: the lateness of a job on g GPUs there, and its share of unpaid time.
+
+    g is at most the free GPUs of a machine of the class. inf: the job may not run so, or would
+    outlast the provider's end.
     """
-    found: dict[_Alike, Floats] = {}
-    share = parts(market.offers, who.left_s.shape[2])
+    found: dict[_PriceClass, Floats] = {}
+    share = machine_shares(market.offers, bids.left_s.shape[2])
     for n, offer in enumerate(market.offers):
         mine = [alike for alike in room if alike.offer == n]
         begin_s = np.array([alike.begin_s for alike in mine])[:, None]
         paid_s = np.array([alike.paid_s for alike in mine])[:, None]
-        end_s = begin_s + who.left_s[:, None, n]  # [job, alike, g - 1]
-        late = late_costs(who.weight[:, None, None], who.due_s[:, None, None], end_s)
+        end_s = begin_s + bids.left_s[:, None, n]  # [job, alike, g - 1]
+        late = lateness_costs(bids.weight[:, None, None], bids.due_s[:, None, None], end_s)
         unpaid_s = np.maximum(0.0, end_s - paid_s)
         with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
             cost = late + unpaid_s * share[n] * offer.type.price_per_hour / HOUR_S
@@ -89,10 +91,11 @@ def _costs(market: Market, who: Bids, room: _Room) -> dict[_Alike, Floats]:
 
 
 def _cheapest(
-    room: _Room, costs: Mapping[_Alike, Floats], job: int
-) -> tuple[float, str, int, _Alike, int] | None:
-    """Of one job: cost, machine and GPUs, and where the machine stands; of equals the machine that
-    is named first.
+    room: _Room, costs: Mapping[_PriceClass, Floats], job: int
+) -> tuple[float, str, int, _PriceClass, int] | None:
+    """The cheapest place of one job: (cost, request id, GPUs, class, free GPUs).
+
+    Of equal costs the machine with the lowest request id. None: there is no room.
     """
     found = []
     for alike, heaps in room.items():
@@ -103,8 +106,8 @@ def _cheapest(
     return min(found, key=lambda place: place[:2], default=None)
 
 
-def _take(room: _Room, alike: _Alike, free: int, gpus: int) -> None:
-    """GPUs of the machine that is named first of those with so many."""
+def _take(room: _Room, alike: _PriceClass, free: int, gpus: int) -> None:
+    """Take `gpus` GPUs of the lowest request id among machines of a class with `free` free GPUs."""
     heaps = room[alike]
     request_id = heappop(heaps[free])
     if not heaps[free]:

@@ -1,15 +1,15 @@
-"""How long jobs take on each offer's machines, by their users and by earlier jobs.
+"""The remaining times of jobs on rented machines and on own nodes, by estimates and earlier jobs.
 
-t(job, type, g) is `policy.priced.learning`. For a job with an estimate it says how that changes
-with the type and the number of GPUs. For one without it says how long the job takes. The result for
-a job is kept while the job is the same value.
+t(job, type, g) is learned by `policy.priced.learning`. It scales the user's estimate of a job to
+other types and numbers of GPUs. Without an estimate it is the run time itself. A job's result is
+kept while its value is the same object.
 
-Declared speeds of types (`TypeSpeeds`) count. An estimate holds on GPUs of the speed of its
-reference, and the work of a job takes longer on slower own GPUs. The line before the own nodes
-looks at no types. So a job counts there with the mean speed of the own GPUs that it may get.
+Declared speeds of GPU types (`TypeSpeeds`) count. An estimate holds for GPUs of its reference
+speed, and a job's work takes longer on slower own GPUs. The line of own nodes knows no types, so a
+job counts there with the mean speed of the own GPUs that it may get.
 
 A guess (`Basis.guess`) counts as any other estimate. The limits of renting bound the cost of a
-wrong one, and each look decides anew.
+wrong one, and each decision starts anew.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from dlq_master.model.jobs.machine_runs import (
 from dlq_master.model.late import np
 from dlq_master.model.nodes.type_speeds import ALL_ALIKE, REFERENCE, TypeSpeeds
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
-from dlq_master.policy.priced.learning import Kin, LearnedTimes
-from dlq_master.policy.rent.line import InLine
+from dlq_master.policy.priced.learning import JobFeatures, LearnedTimes
+from dlq_master.policy.rent.line import LineEntry
 
 _NONE: Mapping[str, int] = MappingProxyType({})
-_LEAST_S = 1.0  # that is left of a job, whatever was said of it
+_LEAST_S = 1.0  # the least remaining time of a job, whatever its estimate
 _Value = TypeVar("_Value")
 _Kept = dict[JobId, tuple[Job, _Value]]
 
 
 class MachineRunTimes:
-    """`speeds`: of one GPU of each type; `runs`: the facts of completed jobs;
-    `declared`: of GPU types.
+    """The remaining times of jobs. `speeds`: the speed of one GPU of each of `types`; `runs`: facts
+    of completed jobs; `declared`: the declared speeds of GPU types.
     """
 
     def __init__(
@@ -59,29 +59,30 @@ class MachineRunTimes:
         most = max(one.gpus for one in types)
         self._learned = LearnedTimes((*speeds, *references), most, runs)
         self._own = _NONE
-        self._tables: dict[Kin, Floats] = {}
+        self._tables: dict[JobFeatures, Floats] = {}
         self._lefts: _Kept[Floats] = {}
-        self._lines: _Kept[InLine] = {}
+        self._lines: _Kept[LineEntry] = {}
 
     def look(self, now_s: float) -> None:
-        """From now on the facts count that are settled at this instant."""
+        """Learn from the facts that are settled at `now_s`."""
         if self._learned.look(settled(self._learned.runs, now_s)):
             self._tables.clear()
             self._lefts, self._lines = {}, {}
 
     def left_s(self, jobs: Sequence[Job]) -> list[Floats]:
-        """For each job by type and GPUs - 1: its remaining time there; inf where it may not run."""
+        """Each job's remaining time in seconds, by type and GPUs - 1; inf: it may not run so."""
         self._lefts = _kept(self._lefts, jobs, self._left_s)
         return [left for _, left in self._lefts.values()]
 
-    def in_line(self, jobs: Sequence[Job], own: Mapping[str, int] = _NONE) -> list[InLine]:
-        """Each of them as it stands in line for the cluster's own GPUs, so many of each type."""
+    def line_entries(self, jobs: Sequence[Job], own: Mapping[str, int] = _NONE) -> list[LineEntry]:
+        """The jobs as entries of the line of own nodes. `own`: the cluster's own GPUs, by type."""
         if self._declared.declared and own != self._own:
             self._own, self._lines = dict(own), {}
-        self._lines = _kept(self._lines, jobs, lambda new: [self._in_line(job) for job in new])
+        self._lines = _kept(self._lines, jobs, lambda new: [self._line_entry(job) for job in new])
         return [one for _, one in self._lines.values()]
 
     def _left_s(self, jobs: list[Job]) -> Iterable[Floats]:
+        """As `left_s`, for jobs without a kept result."""
         if not jobs:
             return []
         whole = np.array([self._table(job) for job in jobs])
@@ -104,28 +105,28 @@ class MachineRunTimes:
         return np.where(allowed, left[:, : len(self._types)], inf)
 
     def _may_run(self, gpu_types: tuple[str, ...] | None, sizes: tuple[int, ...]) -> Bools:
-        """By type and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run
-        there.
-        """
+        """[type, g - 1]: whether a request for these types and sizes may run on g GPUs of it."""
         count = np.arange(1, self._learned.most + 1)
         typed = np.array([gpu_types is None or one.kind in gpu_types for one in self._types])
         gpus = np.array([one.gpus for one in self._types])
         may: Bools = typed[:, None] & np.isin(count, sizes) & (count <= gpus[:, None])
         return may
 
-    def _in_line(self, job: Job) -> InLine:
-        """With what is left of it on what it asks for, and on the larger numbers of GPUs that it
-        may have.
-        """
+    def _line_entry(self, job: Job) -> LineEntry:
+        """One job as an entry of the line, with its larger sizes."""
         request, most = job.request, self._learned.most
         larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= most]
         pace = self._declared.mean_pace(request, self._own)
         more = tuple((gpus, self.on_own_s(job, gpus, pace)) for gpus in larger)
-        return InLine(int(job.job_id), job.gpus_now, self.on_own_s(job, request.gpus, pace), more)
+        return LineEntry(
+            int(job.job_id), job.gpus_now, self.on_own_s(job, request.gpus, pace), more
+        )
 
     def on_own_s(self, job: Job, gpus: int, pace: float) -> float:
-        """Its remaining time on so many of the cluster's own GPUs; more than one node has count as
-        one node's. `pace`: seconds of its run time that a second on them does.
+        """The remaining seconds of a job on `gpus` own GPUs.
+
+        `pace`: seconds of its run time that one second on them does. More GPUs than the largest
+        machine has count as those of that machine.
         """
         whole_s, asked = job.duration_estimate_s, job.request.gpus
         if whole_s is not None and gpus == asked:
@@ -136,21 +137,21 @@ class MachineRunTimes:
         return _within(job, left_s * these_s / asked_s / pace)
 
     def _table(self, job: Job) -> Floats:
-        """Seconds of jobs of its kin by type, then by the speeds of references, and by GPUs - 1;
-        the same until more is known.
+        """Seconds of the whole job by type, then by reference speed, and by GPUs - 1; learned, and
+        kept until more is known.
         """
-        kin = _kin(job)
-        found = self._tables.get(kin)
+        features = _features_of(job)
+        found = self._tables.get(features)
         if found is None:
-            found = self._tables[kin] = self._learned.times(kin)
+            found = self._tables[features] = self._learned.times(features)
         return found
 
 
 def _kept(
     before: _Kept[_Value], jobs: Sequence[Job], work_out: Callable[[list[Job]], Iterable[_Value]]
 ) -> _Kept[_Value]:
-    """In the order of the jobs: the kept results of those that are the same values as before, and
-    new ones of the others.
+    """The results of the jobs in their order: kept ones for unchanged values, new ones for the
+    others.
     """
     found = {job.job_id: before.get(job.job_id) for job in jobs}
     new = [job for job in jobs if (one := found[job.job_id]) is None or one[0] is not job]
@@ -160,14 +161,15 @@ def _kept(
 
 
 def _within(job: Job, left_s: float) -> float:
-    """Its remaining time, cut off by its time limit."""
+    """A remaining time, cut off by the job's time limit."""
     return max(_LEAST_S, min(left_s, _limit_left_s(job)))
 
 
 def _limit_left_s(job: Job) -> float:
+    """The seconds until the job's time limit; inf: it has none."""
     left_s = job.limit_at_start_s
     return inf if left_s is None else left_s
 
 
-def _kin(job: Job) -> Kin:
-    return Kin(family_of(job), job.step_count, model_bytes_of(job))
+def _features_of(job: Job) -> JobFeatures:
+    return JobFeatures(family_of(job), job.step_count, model_bytes_of(job))

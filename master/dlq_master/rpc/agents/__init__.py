@@ -1,5 +1,5 @@
-"""The line to the agents: commands on their way out.
+"""The messages and bytes on their way to agents.
 
-`sessions` sends messages, `commands` writes them; the relays pass bytes of logs and commands. The
-room of reports beside this one reads the messages that come in.
+`sessions` sends messages, `commands` writes them. The relays pass bytes of logs and commands.
+`step_keeper` writes lists of steps. `rpc/reports` reads the messages of agents.
 """

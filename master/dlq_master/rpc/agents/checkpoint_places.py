@@ -1,4 +1,4 @@
-"""Where the attempts of jobs leave their checkpoints."""
+"""The directories in which attempts of jobs leave their checkpoints."""
 
 import hashlib
 import hmac
@@ -13,17 +13,19 @@ _SECRET_DIGITS = 24  # 96 bits
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlaces:
-    """Below the site's root each job has a directory that nobody can guess beforehand, and so
-    nobody can make in its stead: JOB-SECRET/ATTEMPT. The secret follows from the seed and the job,
-    and stays the same as long as the seed does.
+    """The directories below the site's root: JOB-SECRET/ATTEMPT for each job.
+
+    No other user can guess such a directory, and so make it first. The secret follows from the seed
+    and the job.
     """
 
     root: str
     seed: bytes
 
     def directory(self, spec: job_pb2.JobSpec, key: AttemptKey, *, trial: bool = False) -> str:
-        """An attempt's own directory, or the script's with a marker, but not those of a trial. In a
-        directory that the user has named it is JOB/ATTEMPT, which can be found by hand.
+        """An attempt's own directory, or that of its script with a marker; not those of a trial.
+
+        In a directory that the user has named it is JOB/ATTEMPT, which people can find.
         """
         if spec.checkpoint.marker and not trial:
             return spec.checkpoint.directory
@@ -36,9 +38,10 @@ class CheckpointPlaces:
         return str(PurePosixPath(spec.checkpoint.directory or self.root))
 
     def may_promote(self, path: str, key: AttemptKey) -> bool:
-        """Whether a path that an agent reports may be this attempt's. Below the site's root only
-        its own directory counts, or JOB/ATTEMPT, where attempts from before an upgrade save.
-        Elsewhere the user has named the place.
+        """Whether a path that an agent reports may be this attempt's.
+
+        Below the site's root it must be the attempt's directory, or JOB/ATTEMPT, which attempts
+        from before an upgrade use. Anywhere else the user has named the place.
         """
         parts = PurePosixPath(path).parts
         if ".." in parts:

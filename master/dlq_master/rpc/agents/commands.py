@@ -1,4 +1,6 @@
-"""Commands of the core to agents become messages. The way back is agent_intake.py."""
+"""Commands of the core as messages to agents. `reports/agent_intake.py` reads the
+agents' messages.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.task import fit_to_task
 from dlq_master.rpc.specs.elastic import fit_to_sizes
 
-TAKES_STEPS: Final = "steps"  # the word for agents: it takes StepsReport
+FEATURES: Final = ("steps", "reports-answer")  # words for agents; the proto tells of each
 
 
 class RowsPlace(NamedTuple):
-    """The database of this master, for agents: they obey no other one later."""
+    """The database of this master. An agent obeys no master with another database later."""
 
     system: str = ""
     timeline: int = 0
@@ -43,7 +45,7 @@ OWN_FILE: Final = RowsPlace()
 def welcome_messages(
     opened: Opened, places: CheckpointPlaces, database: RowsPlace = OWN_FILE
 ) -> Iterator[agent.SessionResponse]:
-    """The answer to a hello."""
+    """The messages that answer a hello."""
     welcome = agent.Welcome(
         epoch=opened.epoch,
         heartbeat_duration=to_duration(opened.heartbeat_s),
@@ -53,7 +55,7 @@ def welcome_messages(
         stops=[stop_message(stop) for stop in opened.stops],
         hold_extension_duration=to_duration(opened.hold_extension_s),
         hold_revision=opened.hold_revision,
-        features=[TAKES_STEPS],
+        features=FEATURES,
         system=database.system,
         timeline=database.timeline,
         former_systems=database.former,
@@ -64,7 +66,7 @@ def welcome_messages(
 
 
 def command_message(command: Command, epoch: int, places: CheckpointPlaces) -> agent.Command:
-    """A command of this master's epoch."""
+    """A command, with this master's epoch."""
     message = agent.Command(sequence=command.sequence, epoch=epoch)
     match command:
         case Launch():
@@ -85,7 +87,7 @@ def command_message(command: Command, epoch: int, places: CheckpointPlaces) -> a
 
 
 def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchCommand:
-    """Run one rank."""
+    """The command that starts one rank."""
     spec = job_pb2.JobSpec.FromString(launch.spec)
     fit_to_task(spec, launch)
     fit_to_sizes(spec, launch.sizes, fixed=launch.fixed)
@@ -116,15 +118,16 @@ def _has_steps_elsewhere(spec: job_pb2.JobSpec, launch: Launch) -> bool:
 
 
 def step_key(seed: bytes, launch: Launch) -> str:
-    """The secret by which the ranks of an attempt know each other. It follows from the seed, so a
-    master that restarts says the same.
+    """The secret with which the ranks of an attempt recognise each other.
+
+    It follows from the seed, so a restarted master derives the same.
     """
     attempt = f"steps {launch.key.job_id} {launch.key.number} {launch.epoch}"
     return hmac.new(seed, attempt.encode(), hashlib.sha256).hexdigest()
 
 
 def stop_message(stop: Stop) -> agent.StopCommand:
-    """End one rank."""
+    """The command that ends one rank."""
     return filled(
         agent.StopCommand,
         stop,

@@ -1,7 +1,6 @@
-"""A command inside a job on its way between the caller's ExecJob and the agent's ServeExec.
+"""The bytes of a command inside a job, between the caller's ExecJob and the agent's ServeExec.
 
-Nothing is kept here: a few messages wait in each direction, and when one side is slow the other
-waits.
+Nothing is stored. A few messages wait in each direction, and a slow reader holds up the writer.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 ARRIVAL_TIMEOUT_S = 10.0
 MESSAGES_WAITING = 8
 LARGEST_PIECE_BYTES = 64 * 1024
+BESIDE_BYTES = 16 * 1024  # of a message, beside its pieces
 # Of input, on its way to a command that has not taken it yet. The agent never stops reading, so the
 # end of its stream never waits behind input that nobody takes.
 MOST_UNTAKEN_BYTES = 256 * 1024
@@ -61,11 +61,11 @@ class ExecPipe:
     # --- the caller's side --------------------------------------------------------------------
 
     async def put_input(self, message: ExecInput) -> None:
-        """Hand something to the command, waiting for room."""
+        """Send input to the command; waits for room."""
         await self._inputs.put(message)
 
     async def outputs(self) -> AsyncIterator[ExecOutput]:
-        """The output, up to and with the end. Unavailable when the agent fails to bring it."""
+        """The output, up to and including the end. Unavailable: the agent does not bring it."""
         timeout_s: float | None = ARRIVAL_TIMEOUT_S
         while True:
             try:
@@ -86,31 +86,31 @@ class ExecPipe:
             timeout_s = None  # it may be silent for hours; a dead line is noticed by its keepalive
 
     def close(self) -> None:
-        """The caller has gone, or has all: the agent is told, and kills what still runs."""
+        """The caller has gone, or has the end. The agent is told, and kills what still runs."""
         self._closed.set()
         while not self._outputs.empty():
             self._outputs.get_nowait()
 
     def cut(self) -> None:
-        """The same, for a caller who is to hear that it is over."""
+        """As `close`, for a caller that is told why."""
         self.close()
         self._outputs.put_nowait(None)
 
     # --- the agent's side ---------------------------------------------------------------------
 
     async def put_output(self, output: ExecOutput | None) -> bool:
-        """Wait for room and put it in (None: the agent is gone). False: the caller is gone."""
+        """Add output, or None if the agent is gone; waits for room. False: the caller is gone."""
         if not self._closed.is_set():
             await self._outputs.put(output)
         return not self._closed.is_set()
 
     def input_taken(self, total_bytes: int) -> None:
-        """The command has taken so much of its stdin in all."""
+        """The command has taken `total_bytes` of its stdin so far."""
         self._taken_bytes = max(self._taken_bytes, min(total_bytes, self._sent_bytes))
         self._taken.set()
 
     async def inputs(self) -> AsyncIterator[ExecInput]:
-        """The input, as the command takes it, until the caller has gone."""
+        """The input, as fast as the command takes it, until the caller has gone."""
         closed = asyncio.create_task(self._closed.wait())
         next_: asyncio.Task[ExecInput] | None = None
         try:
@@ -137,12 +137,12 @@ class ExecPipe:
 
 
 class ExecRelay:
-    """The register of commands. Lives in the event loop's thread."""
+    """The open commands. Used in the event loop's thread only."""
 
     def __init__(
         self, sessions: Sessions, ids: Ids, beside: Callable[[], RelayChild] | None = None
     ) -> None:
-        """`beside`: makes the keeper of the relay beside the master, where there may be one."""
+        """`beside` makes the keeper of the relay process; None: there is no relay."""
         self._sessions = sessions
         self._ids = ids
         self._pipes: dict[str, ExecPipe] = {}
@@ -152,7 +152,7 @@ class ExecRelay:
 
     @property
     def has_relay(self) -> bool:
-        """Whether lines through the relay beside the master may be asked for."""
+        """Whether callers may ask for lines through the relay process."""
         return self._beside is not None
 
     @asynccontextmanager
@@ -164,12 +164,13 @@ class ExecRelay:
         fingerprint: str,
         comes_back: Callable[[], bool],
     ) -> AsyncIterator[RelayedPair]:
-        """A line between this caller and the node, which is asked to come there. It ends with this
-        context. Where the caller has gone, or may not go on, its command ends too. Unavailable
-        without a session, and without a relay.
+        """A line through the relay between this caller and the node, for the time of this context.
+
+        The node is told to connect. If the caller has gone, or loses its right, its command ends
+        too. Unavailable: the node has no session, or there is no relay.
 
         `fingerprint`: the SHA-256 of the caller's certificate, hexadecimal. `comes_back`: whether a
-        caller whose call has ended without a word may still do so.
+        caller whose call was lost may take its command up again.
         """
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
@@ -204,13 +205,14 @@ class ExecRelay:
         line.say(wire.SessionResponse(command=said))
 
     async def close(self) -> None:
-        """End the relay; its lines are lost, and not ended."""
+        """End the relay process. Its lines are lost; their commands go on."""
         if self._child is not None:
             await self._child.close()
 
     def leave(self) -> None:
-        """The master ends: callers and agents hear that the line is lost, not that the other side
-        has gone. Commands with a resume key go on.
+        """Tell callers and agents that the line is lost, because the master ends.
+
+        Commands with a resume key go on.
         """
         self._leaving = True
         if self._child is not None:
@@ -222,7 +224,9 @@ class ExecRelay:
     def opened(
         self, node_id: NodeId, command: wire.OpenExecCommand, spec: ExecSpec
     ) -> Iterator[ExecPipe]:
-        """Ask the node to run it; the pipe to it. Unavailable without a session."""
+        """The pipe to a command that the node is asked to run. Unavailable: the node has no
+        session.
+        """
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
             raise Unavailable(f"node {node_id} is not connected", command="not begun")
@@ -240,8 +244,8 @@ class ExecRelay:
     async def serve(
         self, node_id: NodeId, requests: AsyncIterator[wire.ServeExecRequest]
     ) -> AsyncIterator[wire.ServeExecResponse]:
-        """One command, for the node it was asked of; NotFound as soon as nobody wants it any
-        more.
+        """Bring a command to the node that was asked to run it. NotFound once its
+        caller has gone.
         """
         pipe = await self._claim(node_id, requests)
         taking = asyncio.create_task(_take(pipe, requests))
@@ -280,12 +284,14 @@ class ExecRelay:
 
 
 def _agreed(wanted_bytes: int) -> int:
-    """The size of pieces for an end that takes such ones; it is never below that of old ends."""
+    """The size of pieces for an end that asks for `wanted_bytes`, never below that of
+    old versions.
+    """
     return min(max(wanted_bytes, LARGEST_PIECE_BYTES), MOST_PIECE_BYTES)
 
 
 async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) -> None:
-    """The messages of the agent, until it reports the end of the command, or until it has gone."""
+    """Take the agent's messages until the command has ended or the agent has gone."""
     told = False
     try:
         async for request in requests:
@@ -293,7 +299,11 @@ async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) 
             if not request.HasField("output"):
                 continue
             output = request.output
-            if max(len(output.stdout), len(output.stderr)) > pipe.largest_output:
+            most = 2 * pipe.largest_output + BESIDE_BYTES
+            if (
+                max(len(output.stdout), len(output.stderr)) > pipe.largest_output
+                or output.ByteSize() > most
+            ):
                 words = f"more than {pipe.largest_output} bytes in one message"
                 raise InvalidRequest(words, field="output")
             if not await pipe.put_output(output):

@@ -1,7 +1,6 @@
-"""Output of a job on its way from the agent's PushLog to the reader's ReadLogs. The profile of an
-agent goes the same way to its caller.
+"""A job's output, from the agent's PushLog to the reader's ReadLogs; and profiles of agents.
 
-Nothing is kept here: a few chunks wait in a pipe, and when the reader is slow the agent waits.
+Nothing is stored. A few chunks wait in a pipe, and a slow reader holds up the agent.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ ARRIVAL_TIMEOUT_S = 5.0
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS_WAITING = 8
 LARGEST_CHUNK_BYTES = 64 * 1024
+BESIDE_BYTES = 4 * 1024  # of a message, beside its data
 Order = wire.OpenLogCommand | wire.OpenSamplesCommand
 
 
 class Pipe:
-    """One transfer: filled by one agent, emptied by one reader."""
+    """One transfer from one agent to one reader."""
 
     def __init__(
         self, node_id: NodeId, order: Order, *, what: str, arrival_timeout_s: float
@@ -47,13 +47,15 @@ class Pipe:
         self._closed = False
 
     async def put(self, chunk: wire.PushLogRequest | None) -> bool:
-        """Wait for room and put a chunk in (None: the agent is gone). False: the reader is gone."""
+        """Add a chunk, or None if the agent is gone; waits for room. False: the reader is gone."""
         if not self._closed:
             await self._chunks.put(chunk)
         return not self._closed
 
     async def chunks(self) -> AsyncIterator[wire.PushLogRequest]:
-        """The chunks up to and with the last one; Unavailable when the agent fails to bring it."""
+        """The chunks, up to and including the last one. Unavailable: the agent does not
+        bring it.
+        """
         timeout_s: float | None = self._arrival_timeout_s
         while True:
             try:
@@ -68,14 +70,14 @@ class Pipe:
             timeout_s = self._pause_s
 
     def close(self) -> None:
-        """The reader is gone: an agent that waits for room goes on, and is told."""
+        """The reader is gone: an agent that waits for room is told."""
         self._closed = True
         while not self._chunks.empty():
             self._chunks.get_nowait()
 
 
 class LogsRelay:
-    """The register of transfers. Lives in the event loop's thread."""
+    """The open transfers. Used in the event loop's thread only."""
 
     def __init__(
         self, sessions: Sessions, ids: Ids, *, arrival_timeout_s: float = ARRIVAL_TIMEOUT_S
@@ -87,8 +89,8 @@ class LogsRelay:
 
     @contextmanager
     def opened(self, node_id: NodeId, order: Order, *, what: str = "the output") -> Iterator[Pipe]:
-        """Ask the node for output, or for its agent's profile; the pipe into which it comes.
-        Unavailable without a session.
+        """The pipe of a transfer that the node is asked for. Unavailable: the node has
+        no session.
         """
         line = self._sessions.line(node_id)
         if line is None:
@@ -111,15 +113,16 @@ class LogsRelay:
             pipe.close()
 
     async def push(self, node_id: NodeId, requests: AsyncIterator[wire.PushLogRequest]) -> None:
-        """Take a transfer from the node it was asked of; returns at its end or when nobody
-        reads.
+        """Take a transfer from the node that was asked for it, until its end or until its reader
+        has gone.
         """
         pipe: Pipe | None = None
         try:
             async for chunk in requests:
                 if pipe is None:
                     pipe = self._claim(node_id, chunk.relay_id)
-                if len(chunk.data) > LARGEST_CHUNK_BYTES:
+                beside = chunk.ByteSize() - len(chunk.data)
+                if len(chunk.data) > LARGEST_CHUNK_BYTES or beside > BESIDE_BYTES:
                     raise InvalidRequest("more than 64 KiB in one message", field="data")
                 if not await pipe.put(chunk) or chunk.end:
                     return

@@ -1,7 +1,7 @@
-"""The lines to the agents: the open sessions, and the messages that wait for them.
+"""The open sessions of agents, and the messages that wait for them.
 
-A line is a pipe and not the truth. A command that finds no line, or is lost with one, comes again
-with the node's next hello.
+A session is a pipe, not the truth. A command without a session, or lost with one, is sent again
+after the node's next hello.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from dlq_master.rpc.agents.commands import OWN_FILE, command_message
 
 # An agent that does not read is cut off; its next hello brings everything anew.
 MOST_UNREAD = 10_000
+ACK_PAUSE_S = 0.1  # from a report on the disk to its acknowledgement, with all that come meanwhile
 
 
 class Line:
-    """The messages that wait on one session. It is closed once and for all."""
+    """The messages that wait for one session. It is closed once."""
 
     def __init__(self, node_id: NodeId, leads: Leads | None = None) -> None:
         self.node_id = node_id
@@ -32,22 +33,20 @@ class Line:
         self.closed_because = ""
 
     def say(self, message: wire.SessionResponse) -> None:
-        """Put a message behind the others; closes the line when the agent does not read."""
+        """Queue a message. Closes the line if the agent does not read."""
         if self._waiting.qsize() >= MOST_UNREAD:
             self.close("the agent does not read")
         if not self.closed_because:
             self._waiting.put_nowait(message)
 
     def close(self, because: str) -> None:
-        """Say nothing any more. Waiting messages are dropped: none on a line is the last of its
-        kind.
-        """
+        """Drop the waiting messages: all of them are sent again if they still count."""
         if not self.closed_because:
             self.closed_because = because
             self._waiting.put_nowait(None)
 
     async def messages(self) -> AsyncIterator[wire.SessionResponse]:
-        """The messages, in order, until the line is closed."""
+        """The messages in order, until the line is closed."""
         while not self.closed_because:
             message = await self._waiting.get()
             if self._leads is not None:
@@ -57,11 +56,14 @@ class Line:
 
 
 class Sessions:
-    """The loop's `Transport`, and the register of lines. Lives in the event loop's thread."""
+    """The sessions of all nodes, and the loop's `Transport`. Used in the event loop's
+    thread only.
+    """
 
     def __init__(self, places: CheckpointPlaces, leads: Leads | None = None) -> None:
-        """`leads`: without its word no message leaves."""
+        """`leads` returns whether this master leads; if not, no message is sent."""
         self.places = places
+        self.ack_pause_s = ACK_PAUSE_S
         self.database = OWN_FILE
         self._leads = leads
         self._epoch = 0
@@ -71,7 +73,7 @@ class Sessions:
     # --- the loop's side ----------------------------------------------------------------------
 
     def send(self, node_id: NodeId, session_id: int, commands: Sequence[Command]) -> None:
-        """Put commands on the line of this session; without one they are dropped."""
+        """Send commands to this session; without one they are dropped."""
         line = self._open.get(node_id)
         if line is not None and line.session_id == session_id:
             self._say(line, commands)
@@ -82,7 +84,7 @@ class Sessions:
             opening.early.append((session_id, commands))
 
     def close(self, node_id: NodeId, session_id: int) -> None:
-        """End the line of this session."""
+        """End this session."""
         line = self._open.get(node_id)
         if line is not None and line.session_id == session_id:
             line.close("closed by the master")
@@ -90,7 +92,7 @@ class Sessions:
     # --- the service's side -------------------------------------------------------------------
 
     def expect(self, node_id: NodeId) -> Line:
-        """A line whose hello is about to be put to the loop."""
+        """A line whose hello is on its way to the loop."""
         line = Line(node_id, self._leads)
         self._opening.setdefault(node_id, set()).add(line)
         return line
@@ -98,10 +100,9 @@ class Sessions:
     def bind(
         self, line: Line, session_id: int, epoch: int, welcome: Iterable[wire.SessionResponse]
     ) -> None:
-        """The loop has answered: welcome the agent, then say what was sent meanwhile.
+        """Welcome the agent, then send the messages that have waited for that.
 
-        An older line of the node is closed: there is one agent on a node, and this is its latest
-        word.
+        An older session of the node is closed, since a node has one agent.
         """
         self._epoch = epoch
         before = self._open.get(line.node_id)
@@ -130,11 +131,11 @@ class Sessions:
 
     @property
     def epoch(self) -> int:
-        """The master's epoch, as told to the agents."""
+        """The master's epoch, as agents are told it."""
         return self._epoch
 
     def close_all(self) -> None:
-        """End every line: the master is going."""
+        """End every session, because the master stops."""
         for line in list(self._open.values()):
             line.close("the master is stopping")
 

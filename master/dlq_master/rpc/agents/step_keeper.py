@@ -1,8 +1,8 @@
-"""Lists of steps on their way to the disk: gathered for a moment, and written beside the turns.
+"""Lists of steps on their way to the disk: collected for a moment, written beside the turns.
 
-The loop never sees them. Their lists are the longest that agents send, and nothing is planned by
-them. All that come within a moment are one transaction. An agent hears that a list is on disk after
-it is. A master that dies before has said nothing, so the agent tells it again.
+The loop never sees them: no report of agents is longer, and no decision uses them. All lists of a
+moment are one transaction. An agent hears that its list is on disk only afterwards. After a crash
+of the master it sends the list again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReadSteps(Protocol):
 
 
 class StepStore(NamedTuple):
-    """Where lists of steps are kept. `put` returns when they are on disk, False without room."""
+    """Stores lists of steps. `put` returns when they are on disk; False: there is no room."""
 
     put: Callable[[Sequence[TakenSteps]], Awaitable[bool]]
     read: ReadSteps
@@ -42,7 +42,7 @@ class _Gathered:
 
 
 class StepKeeper:
-    """Writes lists of steps, those of all nodes together. Lives in the event loop's thread."""
+    """Writes lists of steps of all nodes together. Used in the event loop's thread only."""
 
     def __init__(
         self, store: StepStore, pause: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -54,8 +54,8 @@ class StepKeeper:
         self._writing: asyncio.Task[None] | None = None
 
     async def keep(self, taken: Iterable[TakenSteps]) -> bool:
-        """Return when they, or newer ones of the same attempts, are on disk. False: there is no
-        room.
+        """Wait until these lists, or newer ones of the same attempts, are on disk.
+        False: no room.
         """
         gathered = self._next = self._next or _Gathered()
         gathered.lists |= {one.key: one for one in taken}

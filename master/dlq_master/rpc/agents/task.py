@@ -1,4 +1,4 @@
-"""The spec of the one task that is launched: its place in its array, and its own paths."""
+"""The spec of one launched task: its place in its array, and its own paths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PATTERN = re.compile(r"%([%Aajxu])")
 
 
 def fit_to_task(spec: JobSpec, launch: Launch) -> None:
-    """Change the spec of a launch: nodes need not know of arrays, and of instants only
-    durations.
+    """Change the spec of a launch for the node, which needs no arrays, and durations
+    for instants.
     """
     for name in ("array", "dependency", "begin_time"):
         spec.ClearField(name)
@@ -27,7 +27,7 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
 
 
 def array_environment(launch: Launch) -> Mapping[str, str]:
-    """The variables of a task about its array, in Slurm's words with our prefix."""
+    """The environment of a task about its array: Slurm's names with our prefix."""
     array = launch.array
     if array is None or array.members:
         return {}
@@ -42,7 +42,7 @@ def array_environment(launch: Launch) -> Mapping[str, str]:
 
 
 def group_environment(launch: Launch) -> Mapping[str, str]:
-    """The variables of a member about its group: its own name, and the addresses of all."""
+    """The environment of a member about its group: its name, and the addresses of all members."""
     array = launch.array
     if array is None or not array.members:
         return {}

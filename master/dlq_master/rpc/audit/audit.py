@@ -1,13 +1,11 @@
-"""The audit: one line for every call that changes something or is denied, kept for ever.
+"""The audit: one line, kept for ever, for every call that changes something or is denied.
 
-Its files are a chain of hashes (audit_chain.py), in which a line that was changed or taken out is
-found. A thread of its own writes (audit_writer.py).
-
-A change is not acknowledged unless its line is on disk. The line of a change that the loop commits
-is in the same transaction (control/stimuli/audit_note.py), and the file has it half a second later.
-Any other change waits for the file. While the file cannot be written no further change is accepted
-(AuditUnavailable). Reads, running jobs and reports of agents go on. Changes are accepted again once
-a line has been written.
+Its files are a chain of hashes (audit_chain.py), so that changed or missing lines are found. A
+thread of its own writes them (audit_writer.py). A change is acknowledged only once its line is on
+disk. The line of a change that the loop commits is in the same transaction
+(control/stimuli/audit_note.py), and half a second later in the file. Any other change waits for the
+file. While the file cannot be written, changes are refused (AuditUnavailable). Reads, running jobs
+and reports of agents go on. Changes are accepted again once a line has been written.
 """
 
 from __future__ import annotations
@@ -47,7 +45,9 @@ COMMITTED = "COMMITTED"  # the decision of a line that only the database had: it
 
 
 class Audit:
-    """The view of services and steps; `record` never blocks and never loses a line silently."""
+    """The audit for services and the steps around calls. `record` never blocks, and never loses a
+    line silently.
+    """
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Audit:
         known: KnownHead = NOTHING_KNOWN,
         open_file: OpenFile = DiskFile,
     ) -> None:
-        """`known`: the database's record of the audit. A file that cannot be opened refuses
-        changes.
+        """`known`: the database's record of the audit. If a file cannot be opened, changes are
+        refused.
         """
         self._clock = clock
         self._run, self._notes = secrets.token_hex(8), count()  # ids of notes: no two are the same
@@ -66,15 +66,15 @@ class Audit:
         self.search = AuditSearch(path)
 
     def begin(self, call: Call) -> None:
-        """A change has a note from its first moment. The loop commits it with the change."""
+        """Give a change its note, which the loop commits with it."""
         call.note = AuditNote(self._next_id(), "") if call.method.changes else None
         CURRENT.set(call.note)
 
     def accept(self, call: Call) -> None:
-        """AuditUnavailable for a change while no line can be written. Put into the call's note what
-        is known before its change is made.
+        """Refuse a change while no line can be written (AuditUnavailable), and complete the call's
+        note.
 
-        Announcements of nodes are accepted all the same, since their lines are in the database.
+        Announcements of nodes are always accepted, since their lines are in the database.
         """
         note = call.note
         if note is None:
@@ -96,7 +96,7 @@ class Audit:
             await self.writer.write(line)
 
     def failed(self, call: Call, error: BaseException) -> None:
-        """The call has ended with this; a caller that has left may have had its effect."""
+        """The call has failed with `error`. If its caller has left, it may have had its effect."""
         decision, denied = _decision(error)
         note = call.note
         if not decision or (note is None and not denied):
@@ -110,17 +110,17 @@ class Audit:
     def record(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None:
-        """Put one line in. AuditUnavailable when the disk has not taken lines for too long."""
+        """Write one line. AuditUnavailable: the disk has taken no lines for too long."""
         self.writer.put(self._line(who, method, about, decision, peer))
 
     async def recorded(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None:
-        """Put one line in and wait until it is on disk. AuditUnavailable when it is not."""
+        """Write one line and wait until it is on disk. AuditUnavailable: it is not."""
         await self.writer.write(self._line(who, method, about, decision, peer))
 
     def close(self) -> None:
-        """Write and sync what waits, then stop."""
+        """Write and sync the waiting lines, then stop."""
         self.writer.close()
 
     # --- helpers, in order of use -------------------------------------------------------------
@@ -159,8 +159,9 @@ class Audit:
 
 
 def _decision(error: BaseException) -> tuple[str, bool]:
-    """The word for an end that is no success, and whether it is a denial. Empty: no line tells of
-    it, since none can be written or there is nothing to tell.
+    """The word for a failure, and whether it is a denial; empty: it gets no line.
+
+    No line is written where none can be, or where nothing happened.
     """
     match error:
         case aio.AbortError():
@@ -182,7 +183,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def object_of(message: Message | None) -> str:
-    """The subject of a request or an answer: the first id in it, also one level down. Of a list all
+    """The subject of a request or an answer: the first id in it or one level below; of a list all
     ids.
     """
     if message is None:
@@ -204,7 +205,7 @@ def object_of(message: Message | None) -> str:
 
 
 class _Plan(NamedTuple):
-    """Where the subject of a message is looked for, in the order of its fields."""
+    """Where to look for the subject of a message, in the order of its fields."""
 
     ids: tuple[str, ...]
     parts: tuple[tuple[str, bool], ...]  # messages, and whether there are many
@@ -229,7 +230,7 @@ def _plan(kind: Descriptor) -> _Plan:
 
 @cache
 def _names_things(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
-    """Whether a subject can be found in such a message."""
+    """Whether a message can have a subject."""
     return any(
         field.name in OBJECT_FIELDS
         or (

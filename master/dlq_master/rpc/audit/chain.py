@@ -1,11 +1,11 @@
-"""The audit's files: each line carries the hash of the one before it, from file to file.
+"""The files of the audit: each line carries the hash of the line before it, across files.
 
 The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on).
-A new one begins with an anchor: the hash of the last line before it, and how many lines there were.
-So old files may be moved to an archive, or deleted: the rest is still verified, from its anchor on.
+The new file begins with an anchor: the hash of the last line before it, and the number of lines so
+far. So old files may be archived or deleted, and the rest is still verified from its anchor on.
 
-A line is there whole or not at all. An incomplete line of a write is cut off before the next line.
-An incomplete line of a crash is cut off before the first line of the next start, which says so.
+A line is in the file whole or not at all. After a failed write an incomplete line is cut off before
+the next line. After a crash it is cut off before the first line of the next start, which says so.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ class Head(NamedTuple):
     last_hash: str = FIRST_HASH
 
     def text(self) -> str:
-        """As the database keeps it."""
+        """The head as the database stores it."""
         return f"{self.lines} {self.last_hash}"
 
     @classmethod
     def read(cls, text: str | None) -> Head:
-        """From the database; of one that knows nothing of an audit: no line."""
+        """The head from the database; line 0 if it has none."""
         lines, _, last_hash = (text or "").partition(" ")
         return cls(int(lines), last_hash) if last_hash else cls()
 
 
 class _Mark(NamedTuple):
-    """A place in the newest file up to which all is well."""
+    """A place in the newest file up to which it is known to be good."""
 
     end: int  # bytes of the file
     head: Head
 
 
 class Chain:
-    """Appends to the newest file, and begins another when it is long enough. One thread's.
+    """Appends to the newest file, and starts another when it is long enough. Used by one thread.
 
-    After an OSError call `rewind`, and append everything anew that was not synced, because the
-    state of the disk is not known.
+    After an OSError call `rewind`, and append everything again that was not synced: the state of
+    the disk is unknown.
     """
 
     def __init__(
         self, path: Path, segment_bytes: int = SEGMENT_BYTES, open_file: OpenFile = DiskFile
     ) -> None:
-        """Raises OSError when the file cannot be opened or read."""
+        """OSError: the file cannot be opened or read."""
         self._path = path
         self._segment_bytes = segment_bytes
         self._open_file = open_file
@@ -78,7 +78,7 @@ class Chain:
         return self._synced.head
 
     def append(self, line: Mapping[str, object]) -> None:
-        """Write one line. OSError when the disk does not take it."""
+        """Write one line. OSError: the disk does not take it."""
         self._cut()
         if self._now.end >= self._segment_bytes:
             self._turn_over()
@@ -87,14 +87,12 @@ class Chain:
         self._write(line)
 
     def sync(self) -> None:
-        """Wait until what was appended is on disk. OSError: none of it may be."""
+        """Wait until appended lines are on disk. OSError: possibly none of them is."""
         self._file.sync()
         self._synced = self._now
 
     def rewind(self) -> None:
-        """Go back to the last line that was synced. The file is cut with the next line at the
-        latest.
-        """
+        """Go back to the last synced line. The file is cut before the next line at the latest."""
         self._now, self._torn = self._synced, True
         try:
             self._cut()
@@ -102,7 +100,7 @@ class Chain:
             self._log.warning("audit_not_cut", error=str(error))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
     def _cut(self) -> None:
@@ -124,9 +122,8 @@ class Chain:
         self._now = _Mark(self._now.end + len(text) + 1, Head(head.lines + 1, hash_of(text)))
 
     def _turn_over(self) -> None:
-        """The file at hand gets its number, and a new one begins where it ends.
-
-        A step that fails is tried again with the next line.
+        """Number the present file, and start a new one behind it. A failed step is repeated with
+        the next line.
         """
         self.sync()
         if self._path.exists():
@@ -142,7 +139,7 @@ class Chain:
         sync(self._path.parent)
 
     def _anchor(self) -> None:
-        """The first line of a file that is not the first; also after a crash between two files."""
+        """Write the first line of a later file; also after a crash between two files."""
         older = segments(self._path)[:-1]
         if older:  # else it is the first
             self._write({ANCHOR: older[-1].name, "lines": self._now.head.lines})
@@ -152,15 +149,13 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def segments(path: Path) -> list[Path]:
-    """The files of the chain that are here, the oldest first, the newest (which may be new)
-    last.
-    """
+    """The files of the chain on this disk, the oldest first; the newest may not exist yet."""
     older = path.parent.glob(f"{path.stem}.[0-9]*{path.suffix}")
     return [*sorted(older), path]
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """A line; an empty one for what is none."""
+    """A line as an object; empty if it is none."""
     try:
         line = json.loads(text)
     except ValueError:
@@ -169,12 +164,12 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def hash_of(text: bytes) -> str:
-    """The link from the next line to this one, which is given without its line end."""
+    """The hash of a line without its line end, which the next line carries."""
     return hashlib.sha256(text).hexdigest()
 
 
 class _Tail(NamedTuple):
-    """Where the whole lines of the newest file end, and what lies behind them."""
+    """The end of the whole lines in the newest file, and the bytes behind it."""
 
     end: int
     head: Head
@@ -199,15 +194,13 @@ def _tail_of(path: Path) -> _Tail:
 
 
 def _lines_before(first: bytes) -> int:
-    """How many lines the files before one with this first line have."""
+    """The number of lines in the files before one with this first line."""
     line = parsed(first.rstrip(b"\n"))
     return int(line.get("lines", 0)) if ANCHOR in line else 0
 
 
 def _numbered(path: Path) -> Path:
-    """The next number, also when older files have been taken away; names sort as they were
-    given.
-    """
+    """The next file name. Numbers go on after old files are removed, and names sort by them."""
     names = [file.name for file in segments(path)[:-1]]
     with path.open("rb") as file:
         names.append(str(parsed(file.readline().rstrip(b"\n")).get(ANCHOR, "")))

@@ -1,4 +1,4 @@
-"""The file under the audit, as a port: a test puts one in whose disk is full, or broken."""
+"""The audit's file as a port, which tests replace by a full or a broken disk."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from typing import Protocol, TypeAlias
 
 
 class LogFile(Protocol):
-    """A file that grows at its end. Every method raises OSError when the disk does not do it."""
+    """A file that grows at its end. Every method raises OSError if the disk fails."""
 
     def size(self) -> int:
-        """How long it is, in bytes."""
+        """Its size in bytes."""
 
     def append(self, data: bytes) -> int:
-        """Write at the end; how many bytes were taken, which may be fewer than were given."""
+        """Write at the end; return how many bytes were taken, perhaps fewer than given."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to this length."""
+        """Cut the file to this size."""
 
     def sync(self) -> None:
         """Wait until everything written is on disk."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close it."""
 
 
 OpenFile: TypeAlias = Callable[[Path], LogFile]
 
 
 class DiskFile:
-    """The real one. Unbuffered: appended lines are with the kernel, and survive our own death."""
+    """A file on a disk. It is unbuffered: appended lines are with the kernel, and survive this
+    process.
+    """
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

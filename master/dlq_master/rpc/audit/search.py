@@ -1,8 +1,8 @@
-"""Looks for lines of the audit, the newest first, while the writer goes on.
+"""Finds lines of the audit, the newest first, while the writer goes on.
 
-A search reads a bounded number of bytes, and says where the next one goes on. It looks for the
-words in whole pieces of a file, and takes apart only lines that may have them. The loop has its
-turn between two pieces. Nothing of it is kept: a place names a file by its number and a byte.
+A search reads a bounded number of bytes, and says where the next one continues. It looks for the
+words in whole pieces of a file, and parses only lines that may match. The loop may run between two
+pieces. Nothing is stored: a place is the number of a file and a byte in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlq_master.rpc.audit.chain import ANCHOR, parsed, segments
 
 PIECE_BYTES: Final = 256 * 1024
 MOST_BYTES: Final = 32 * 1024 * 1024  # of one search: some 100,000 lines
-LINE_PRICE: Final = 4 * 1024  # to take a line apart costs as much as to look through so many bytes
+LINE_PRICE: Final = 4 * 1024  # parsing a line costs as much as searching this many bytes
 LONGEST_LINE: Final = 16 * 1024
 _NEWEST = 10**9
 _NUMBER = re.compile(r"\.(\d{1,8})$")
@@ -29,7 +29,7 @@ _TIME = b'"time":"'
 
 
 class AuditWanted(NamedTuple):
-    """The lines that are asked for, in letters of either case. An empty text: any."""
+    """The lines to find; letters match in either case. An empty text matches any line."""
 
     from_time: str = ""  # as lines tell it
     until_time: str = ""
@@ -41,12 +41,12 @@ class AuditWanted(NamedTuple):
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """Texts that each wanted line has somewhere, in small letters."""
+        """Texts that each matching line contains, in small letters."""
         parts = (self.user, self.method, self.about, self.decision, *self.words)
         return tuple(one.lower().encode() for one in parts if _PLAIN.fullmatch(one))
 
     def has(self, line: Mapping[str, Any]) -> bool:
-        """Whether this line is wanted, but for its time."""
+        """Whether a line matches, apart from its time."""
         told = {key: str(value).lower() for key, value in line.items()}
         return (
             self.user.lower() in ("", told.get("who"), told.get("by"))
@@ -58,7 +58,9 @@ class AuditWanted(NamedTuple):
 
 
 class AuditFound(NamedTuple):
-    """Lines, the newest first, and the place of the next search; "": all has been looked at."""
+    """The lines found, the newest first, and the place of the next search; "": all has been
+    searched.
+    """
 
     lines: list[dict[str, Any]]
     following: str
@@ -66,7 +68,7 @@ class AuditFound(NamedTuple):
 
 
 class AuditSearch:
-    """Searches the files of one chain, one search at a time, in a thread."""
+    """Searches the files of one chain in a thread, one search at a time."""
 
     def __init__(self, path: Path) -> None:
         """`path`: the newest file."""
@@ -74,7 +76,7 @@ class AuditSearch:
         self._one = asyncio.Lock()
 
     async def find(self, wanted: AuditWanted, place: str, most: int) -> AuditFound:
-        """At most so many lines behind that place; "": from the newest on."""
+        """At most `most` lines behind `place`; "": from the newest on."""
         async with self._one:
             looking = looked(self._path, wanted, place, most)
             while (found := await asyncio.to_thread(next, looking)) is None:
@@ -83,7 +85,7 @@ class AuditSearch:
 
 
 def looked(path: Path, wanted: AuditWanted, place: str, most: int) -> Iterator[AuditFound | None]:
-    """The same, a piece at a time: the first answer that is not None. InvalidRequest: there is no
+    """The same, piece by piece: the first answer that is not None. InvalidRequest: no
     such place.
     """
     lines: list[dict[str, Any]] = []
@@ -106,7 +108,7 @@ def looked(path: Path, wanted: AuditWanted, place: str, most: int) -> Iterator[A
 
 
 def _place_of(place: str) -> tuple[int, int]:
-    """The number of a file, and a byte of it."""
+    """The number of a file, and a byte in it."""
     if not place:
         return _NEWEST, 0
     known = _PLACE.fullmatch(place)
@@ -116,7 +118,7 @@ def _place_of(place: str) -> tuple[int, int]:
 
 
 class _Step(NamedTuple):
-    """A line that may be wanted, or a piece of a file that has been looked through."""
+    """A line that may match, or a piece of a file without one."""
 
     place: str  # all behind it has been looked at
     time: str  # of the oldest line so far
@@ -125,7 +127,7 @@ class _Step(NamedTuple):
 
 
 def _steps(path: Path, wanted: AuditWanted, number: int, end: int) -> Iterator[_Step]:
-    """From that place to the oldest line that is here."""
+    """The steps from this place to the oldest line on this disk."""
     needles = wanted.needles
     for here, file in _files(path, number):
         with file.open("rb") as opened:
@@ -141,8 +143,8 @@ def _steps(path: Path, wanted: AuditWanted, number: int, end: int) -> Iterator[_
 
 
 def _files(path: Path, most: int) -> Iterator[tuple[int, Path]]:
-    """The files with numbers up to this, the newest first. The newest has the number that it gets
-    when another one begins.
+    """The files with numbers up to `most`, the newest first. The newest has the number that it
+    will get.
     """
     named = [(_number_of(file.name), file) for file in segments(path)[:-1]]
     newest = max((number for number, _ in named), default=_before(path)) + 1
@@ -152,7 +154,7 @@ def _files(path: Path, most: int) -> Iterator[tuple[int, Path]]:
 
 
 def _before(path: Path) -> int:
-    """The number of the file before the newest. It may be in an archive."""
+    """The number of the file before the newest, which may be archived."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -166,7 +168,7 @@ def _number_of(name: str) -> int:
 
 
 def _pieces_back(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines before this byte, and where they begin, from the end to the beginning."""
+    """Pieces of whole lines before this byte, and their begins, from the end to the beginning."""
     while end > 0:
         start = max(0, end - PIECE_BYTES)
         file.seek(start)
@@ -179,7 +181,7 @@ def _pieces_back(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _lines_back(piece: bytes, needles: tuple[bytes, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Lines that may have all of these, the last first, and where each begins."""
+    """Lines that may contain all of these texts, the last first, and their begins."""
     small = piece.lower() if needles else b""
     if not all(needle in small for needle in needles):
         return
@@ -198,7 +200,9 @@ def _time_of(line: Mapping[str, Any]) -> str:
 
 
 def _first_from(file: BinaryIO, instant: str, end: int) -> int:
-    """Where the lines from this time on begin, before this byte. Times rise: it is bisected."""
+    """The begin of the lines from this time on, before this byte. Times rise, so it is found by
+    bisection.
+    """
     low, high = 0, end
     while high - low > LONGEST_LINE:
         middle = (low + high) // 2

@@ -1,8 +1,7 @@
-"""Whether the audit is whole: every line follows from the one before it, and none is missing at the
-end.
+"""Verifies the audit: every line follows from the one before it, and none is missing at the end.
 
-That the last lines were cut off the files themselves cannot tell. The database can: it keeps the
-number and the hash of the last line that was on disk when it was last written (`Head`).
+The files themselves cannot show that their last lines were cut off. The database can: it stores the
+number and the hash of the last line on disk at its last write (`Head`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MISSING: Final = "expected_lines"  # key of a line that says: a start found fewe
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A line that is not what it should be; line 0: of the whole file."""
+    """A line that is not as it should be; line 0: the whole file."""
 
     file: str
     line: int  # from 1
@@ -38,9 +37,7 @@ class AuditVerdict:
 
 
 def verify_all(path: Path, known: Head | None = None) -> AuditVerdict:
-    """The whole chain, of which `path` is the newest file; `known`: its end, as the database has
-    it.
-    """
+    """Verify the chain with the newest file `path`. `known`: its end by the database."""
     found = [file for file in segments(path) if file.exists()]
     known = known or Head()
     if not found and not known.lines:
@@ -54,7 +51,7 @@ def verify_all(path: Path, known: Head | None = None) -> AuditVerdict:
 
 
 class _Walk:
-    """From the first file that is here to the last."""
+    """The state of a verification, from the first file to the last."""
 
     def __init__(self, known: Head) -> None:
         self._known = known
@@ -64,7 +61,7 @@ class _Walk:
         self.broken: list[Broken] = []
 
     def through(self, file: Path) -> None:
-        """Look at all lines of one file."""
+        """Verify all lines of one file."""
         self.torn = False
         for number, follows, text_hash, line in _read(file, self._before):
             if number == 1 and self._before is None and ANCHOR in line:
@@ -78,7 +75,7 @@ class _Walk:
             self._before = text_hash
 
     def _begin(self, file: Path, anchor: dict[str, Any]) -> None:
-        """The lines before this anchor are elsewhere."""
+        """Begin at an anchor whose earlier lines are not here."""
         self.missing = int(anchor.get("lines", 0))
         self.met = self.met or self._known.lines < self.missing
         self._meet(file, 1, self.missing, str(anchor.get("before", "")))
@@ -91,10 +88,9 @@ class _Walk:
 
 
 def check_end(path: Path, known: Head) -> str:
-    """Whether the files still hold the line that the database knows as the last; "" or what is
-    wrong.
+    """Whether the files have the line that the database knows as the last; "" or what is wrong.
 
-    Quicker than `verify_all`: hashes no line but that one.
+    Quicker than `verify_all`: it hashes that line only.
     """
     if known.lines == 0:
         return ""
@@ -109,7 +105,7 @@ def check_end(path: Path, known: Head) -> str:
 
 
 def lines_after(path: Path, number: int) -> Iterator[dict[str, Any]]:
-    """The lines with a number above this one, as far as they are here."""
+    """The lines with larger numbers than this, as far as they are on this disk."""
     for file in (file for file in segments(path) if file.exists()):
         with file.open("rb") as opened:
             for place, raw in _numbered_lines(opened):
@@ -121,7 +117,7 @@ def lines_after(path: Path, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The finished lines of a file, counted from the first line ever."""
+    """The finished lines of a file, numbered from the first line ever."""
     place: int | None = None
     for raw in file:
         if place is None:
@@ -153,9 +149,10 @@ def _ended_early(path: Path, lines: int, known: Head) -> Broken:
 
 
 def _read(path: Path, before: str | None) -> Iterator[tuple[int, bool | None, str, dict[str, Any]]]:
-    """Each line's number, whether it follows, its hash, and itself; `before` None: trust an anchor.
+    """Each line's number, whether it follows, its hash, and its content. `before` None: trust an
+    anchor.
 
-    Whether it follows is None for a last line that is not finished.
+    Whether it follows is None for an unfinished last line.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):

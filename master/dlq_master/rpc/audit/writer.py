@@ -1,11 +1,9 @@
-"""The thread that writes the audit's file: in order, each line whole, again and again until the
-disk takes it.
+"""The thread that writes the audit's file: each line whole and in order, until the disk takes it.
 
-A line is handed to the kernel at once, and is on disk before a waiting caller hears so. A line that
-the database has is written together with all others of its half second. To wake the thread for each
-would cost more than the lines. After a failure nothing is believed: everything since the last sync
-is cut off and written anew. Lines wait in memory meanwhile, and those of changes in the database
-too.
+A line is given to the kernel at once, and is on disk before a waiting caller is told. Lines that
+are in the database are written together every half second: waking the thread for each would cost
+more. After a failure everything since the last sync is cut off and written again. Until then lines
+wait in memory, and lines of changes in the database too.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ MOST_TOGETHER: Final = 1_000  # lines wake the thread before their half second i
 
 
 class KnownHead(NamedTuple):
-    """The database's record of the audit: its last line, and the lines of changes that it may
-    lack.
+    """The database's record of the audit: its last line, and the lines of changes that
+    it may lack.
     """
 
     head: Head = Head()
@@ -55,7 +53,7 @@ class _Entry:
 
 
 class AuditWriter:
-    """Owns the chain. Any thread may put lines in."""
+    """Owns the chain. Any thread may add lines."""
 
     def __init__(self, path: Path, clock: Clock, known: KnownHead, open_file: OpenFile) -> None:
         self._path, self._clock, self._open_file = path, clock, open_file
@@ -90,11 +88,11 @@ class AuditWriter:
 
     @property
     def waiting(self) -> int:
-        """Lines that are not on disk yet."""
+        """The number of lines that are not on disk yet."""
         return len(self._entries)
 
     def check(self) -> None:
-        """AuditUnavailable while no line can be written."""
+        """AuditUnavailable: no line can be written."""
         if self._failure:
             raise AuditUnavailable(
                 f"changes are refused: the audit log cannot be written ({self._failure})",
@@ -103,11 +101,11 @@ class AuditWriter:
             )
 
     def put(self, line: Mapping[str, object], note_id: str = "") -> None:
-        """Leave a line. AuditUnavailable when too many wait already."""
+        """Add a line. AuditUnavailable: too many are waiting."""
         self._put(_Entry(line, note_id))
 
     async def write(self, line: Mapping[str, object]) -> None:
-        """Leave a line and wait until it is on disk. AuditUnavailable when it is not."""
+        """Add a line and wait until it is on disk. AuditUnavailable: it is not."""
         self.check()
         waiter: Future[None] = Future()
         waiter.set_running_or_notify_cancel()  # a caller who leaves takes nothing from the thread
@@ -115,18 +113,18 @@ class AuditWriter:
         await asyncio.wrap_future(waiter)
 
     def written(self) -> tuple[str, tuple[str, ...]]:
-        """The last line on disk, and the ids of lines that the database need not keep any more."""
+        """The last line on disk, and the ids of lines that the database may delete."""
         with self._changed:
             return self._head.text(), tuple(self._settled)
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
-        """The database has let these go."""
+        """The database has deleted these lines."""
         with self._changed:
             gone = set(note_ids)
             self._settled = [one for one in self._settled if one not in gone]
 
     def close(self) -> None:
-        """Write and sync what waits, then stop. Twice is once."""
+        """Write and sync the waiting lines, then stop. May be called twice."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -156,7 +154,7 @@ class AuditWriter:
             self._chain.close()
 
     def _wait(self) -> bool:
-        """Until there is something to do; whether the time for it has come."""
+        """Wait for work; whether the time for it has come."""
         while not self._is_due():
             if not self._changed.wait(self._patience_s()):
                 return True
@@ -215,7 +213,7 @@ class AuditWriter:
         self._failure = ""
 
     def _fail(self, error: OSError) -> None:
-        """Nothing since the last sync is believed to be there. Waiting callers hear of it."""
+        """Write everything since the last sync again, and tell waiting callers."""
         if not self._failure:
             self._log.error("audit_not_written", error=str(error), lines=len(self._entries))
         self._failure = f"{self._path}: {error.strerror or error}"
@@ -245,7 +243,9 @@ class AuditWriter:
                 self._changed.notify()
 
     def _open(self) -> None:
-        """Open the files; say what is missing, and write what the last master did not get to."""
+        """Open the files, report missing lines, and write the lines that the last
+        master did not.
+        """
         known = self._known
         loss = check_end(self._path, known.head)
         there = {line.get("id") for line in lines_after(self._path, known.head.lines)}
@@ -261,7 +261,7 @@ class AuditWriter:
             self._entries.extendleft(reversed(first))
 
     def _findings(self, chain: Chain, loss: str) -> Iterator[_Entry]:
-        """Lines that say in what state the files were found."""
+        """Lines about the state in which the files were found."""
         if loss:
             self._log.error("audit_lines_lost", what=loss)
             known = self._known.head

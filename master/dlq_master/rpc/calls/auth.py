@@ -1,11 +1,11 @@
-"""The door: the caller's identity comes from the client certificate, and from nothing else.
+"""The door: it takes the caller's identity from the client certificate, and from nothing else.
 
-TLS has proven that our CA signed the certificate. Here it is asked whether its holder is still
-known with that role, and whether the role may call the method.
+TLS has proven that our CA signed the certificate. The door checks that its holder is still known
+with that role, and that the role may call the method.
 
-A web server says for which of its users it calls. Its own certificate proves that it may, and the
-user is the caller then, in rights, limits and answers. The audit names both. It may say groups of
-this user, too, and the master decides about their roles and teams (group_grants.py).
+A web server names the user for whom it calls. Its own certificate proves that it may. The user is
+then the caller in rights, limits and answers, and the audit names both. It may name the user's
+groups too; the master decides which roles and teams these give (group_grants.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LetIn(NamedTuple):
 
 
 class Members(Protocol):
-    """The known people."""
+    """The known users, nodes and services."""
 
     def user(self, name: str) -> User | None: ...
     def node(self, node_id: NodeId) -> Node | None: ...
@@ -67,7 +67,7 @@ class Door:
         grants: GroupGrants = GroupGrants(),  # noqa: B008 - it is a value
     ) -> None:
         """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
-        whether those count that users got through it. `grants`: of groups, there.
+        whether certificates that it got for users count. `grants`: the grants of groups there.
         """
         self.signs: Signs | None = None  # None: each certificate that TLS believes counts
         self.refusal: Callable[[User], str] = lambda _user: ""  # of a user, by the host's accounts
@@ -110,15 +110,15 @@ class Door:
             )
 
     def account_due(self, call: Call) -> Awaitable[object] | None:
-        """The look-up of the caller's account, where it is due. The call waits for it, and must be
-        let in anew.
+        """The look-up of the caller's account, if it is due. The call waits for it, and must be let
+        in again.
         """
         return None if call.caller.role == Role.NODE else self.looks(call.caller.name)
 
     def check_member(self, identity: CertifiedIdentity) -> LetIn:
-        """Unauthenticated unless this holder is known here, now, with this role.
+        """Unauthenticated: the holder is not known here, now, with this role.
 
-        Long streams ask again from time to time, so a removed person is refused at once.
+        Long streams ask again from time to time, so a removed user is refused at once.
         """
         if identity.cluster != self._cluster:
             raise Unauthenticated(f"a certificate of the cluster {identity.cluster!r}, not of this")
@@ -150,8 +150,9 @@ class Door:
         return LetIn(person, known_since_s)
 
     def _acting(self, service: CertifiedIdentity, wanted: ActsFor) -> CertifiedIdentity:
-        """The identity of the user for whom this service calls, as if a certificate had proven it
-        when the user signed in. Nothing of it has been checked yet but the service's role.
+        """The identity of the user for whom this service calls, as if the user had a certificate.
+
+        Only the service's role has been checked so far.
         """
         if service.role is not Role.WEB:
             raise PermissionDenied(
@@ -174,7 +175,7 @@ class Door:
         )
 
     def _check_acting(self, identity: CertifiedIdentity, service: CertifiedIdentity) -> None:
-        """Whether this service is still known, and may act for users of this role."""
+        """Check that this service is still known, and may act for users of this role."""
         self.check_member(service)
         if identity.role.value not in self._web_may_act_for:
             raise PermissionDenied(
@@ -184,8 +185,9 @@ class Door:
             )
 
     def _check_through(self, identity: CertifiedIdentity) -> None:
-        """Whether certificates that came through this service still count: while it is known, and
-        may give them to users of this role.
+        """Check that certificates from this service still count.
+
+        It must still be known, and may give them to users of this role.
         """
         service = self._members().user(identity.through)
         since_s = identity.issued_s + _ROUNDING_S
@@ -198,7 +200,7 @@ class Door:
         raise Unauthenticated(what, hint="dlq login")
 
     def _grant_of(self, identity: CertifiedIdentity) -> GivenGrant:
-        """The grant under which a guest has come, if guests may come under it now."""
+        """The grant of a guest. Unauthenticated: guests may not come under it now."""
         serial = serial_in(identity.through)
         grant, user = self._members().grants.get(serial), self._members().user(identity.name)
         if grant is None or (user is not None and user.grant != serial):
@@ -255,7 +257,7 @@ def _role(word: str) -> Role:
 
 
 def identity_of(context: Context) -> CertifiedIdentity:
-    """The identity that the client certificate of this call's connection stands for."""
+    """The identity in the client certificate of this call's connection."""
     return _parsed(_certificate(context))
 
 

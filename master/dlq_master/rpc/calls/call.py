@@ -1,4 +1,4 @@
-"""One call on its way in, as its handler and the steps around it see it."""
+"""One incoming call, as its handler and the steps around it see it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST_POSITION = 2**63 - 2  # the one after it is still an integer of the data
 
 
 class Signed(TypedDict):
-    """The fields of every request for a change, checked."""
+    """The checked fields of every request for a change."""
 
     caller: Caller
     request_id: str
@@ -41,7 +41,7 @@ class _Signed(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """A call; the steps around it enter what they find."""
+    """A call. The steps around it fill in its fields."""
 
     path: str  # "/dlq.v1.JobService/SubmitJob"
     method: RpcMethod
@@ -59,47 +59,47 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """The caller, by the certificate. Only for calls that the door has let in."""
+        """The caller by the certificate. Only for calls that the door has let in."""
         assert self.let_in is not None
         return self.let_in
 
     @property
     def read(self) -> Published:
-        """The state of the last commit. Raises Unavailable where it may not be the last one."""
+        """The state of the last commit. Unavailable: this master may not lead any more."""
         return self.parts.control.current()
 
     @property
     def now_s(self) -> float:
-        """The time by the master's axis."""
+        """The time on the master's axis."""
         return self.parts.clock.now_s()
 
     def signed(self, request: _Signed) -> Signed:
-        """The caller, and the checked id of a request for a change."""
+        """The caller, and the checked request id of a change."""
         return {"caller": self.caller, "request_id": check_request_id(request.request_id)}
 
     async def ask(self, stimulus: Answered[A]) -> A:
-        """Put a stimulus to the loop, and wait for its answer."""
+        """Send a stimulus to the loop, and wait for its answer."""
         return await self.parts.control.ask(stimulus)
 
     def check_member(self) -> None:
-        """Unauthenticated once the caller is removed; long streams ask from time to time."""
+        """Unauthenticated once the caller is removed. Long streams call it from time to time."""
         assert self.identity is not None
         self.parts.check_member(self.identity)
 
     def breathe(self) -> Breathe:
-        """Lets other callers have their turn while a long answer is made."""
+        """A function that lets other callers run while a long answer is made (`reads`)."""
         return self.parts.slices.of(self.caller.name)
 
 
 def page_size_of(asked: int) -> int:
-    """How many to return: 0 means the default; more than the most is cut to it."""
+    """The size of a page: 0 means the default, and the maximum is the limit."""
     if asked < 0:
         raise InvalidRequest("page_size is negative", field="page_size")
     return min(asked or DEFAULT_PAGE, LARGEST_PAGE)
 
 
 def position_of(token: str) -> int:
-    """The meaning of a page token of a list ordered by number: the last number shown, or 0."""
+    """The page token of a list by number: the last number shown, or 0."""
     if not token:
         return 0
     if not (token.isascii() and token.isdecimal() and len(token) <= 19) or (

@@ -1,7 +1,7 @@
-"""How long calls take and how they end, and how many streams are open; for the metrics.
+"""How long calls take and how they end, and how many streams are open, for the metrics.
 
-A stream has no useful length, so it counts only while it is open. The numbers begin at 0 with every
-start of the master.
+A stream has no meaningful duration, so it counts only while it is open. The numbers begin at 0 with
+every start of the master.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _OURS = "/dlq.v1."
 
 
 class CallTimes:
-    """Of one port. Touched in the event loop's thread only."""
+    """The figures of one port. Used in the event loop's thread only."""
 
     def __init__(self, tell_s: Callable[[], float]) -> None:
-        """`tell_s`: a clock that never goes back."""
+        """`tell_s`: a monotonic clock."""
         self.tell_s = tell_s
         self.calls = Histograms(CALLS_S, "code", "method")
         self.streams: Counter[str] = Counter()  # that are open, by method
 
     def begun(self, call: Call) -> float:
-        """A call has come; returns when, for its end."""
+        """Count a call; return its begin, for `ended`."""
         if call.streaming:
             self.streams[method_of(call)] += 1
         return self.tell_s()
 
     def ended(self, call: Call, since_s: float, error: BaseException | None) -> None:
-        """It is over, with this error or with none."""
+        """Count the end of a call, with this error or None."""
         method = method_of(call)
         if call.streaming:
             self.streams[method] -= 1
@@ -41,5 +41,5 @@ class CallTimes:
 
 
 def method_of(call: Call) -> str:
-    """`JobService/SubmitJob`. Only methods of the wire have calls, so there are few of them."""
+    """The label of a method, such as `JobService/SubmitJob`. There are few of them."""
     return call.path.removeprefix(_OURS).removeprefix("/")

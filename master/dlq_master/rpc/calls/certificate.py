@@ -1,5 +1,6 @@
-"""The certificate the master serves with: made by its own CA, renewed without a restart. It follows
-a change of the CA, too.
+"""The master's serving certificate: signed by its own CA, renewed without a restart.
+
+It follows a change of the CA, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PortCertificate(NamedTuple):
 
 
 class MasterCertificate:
-    """The certificate of all ports, made anew at every start and at two thirds of its life."""
+    """The certificate of all ports, made at every start and at two thirds of its life."""
 
     def __init__(self, authority: Signs, clock: Clock) -> None:
         self._authority = authority
@@ -44,7 +45,7 @@ class MasterCertificate:
         given = [self.shown()]
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Asked by gRPC at every handshake of this port; None means no change."""
+            """gRPC calls it at every handshake of this port; None: no change."""
             now = self.shown()
             if now == given[0]:
                 return None
@@ -58,7 +59,7 @@ class MasterCertificate:
         )
 
     def shown(self) -> PortCertificate:
-        """As it is now, renewed where it is time, or where the CA is another one."""
+        """The present certificate, renewed if it is time, or if the CA has changed."""
         with self._making:
             pinned = self._authority.pinned_pem()
             old = not self._certificate or needs_renewal(self._certificate, self._clock.now_s())

@@ -64,15 +64,16 @@ class HiddenFromCaller(NotFound):
 
 
 class Errors:
-    """The outermost step: every exception of a call becomes a status here."""
+    """The outermost step: it turns every exception of a call into a status."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
         self._log = get_logger("master.rpc")
 
     async def abort(self, call: Call, error: BaseException) -> None:
-        """End the call with the status of what was raised. Returns for what is no failure of it:
-        an end that has its status, and a caller that has left.
+        """End the call with the status of its exception.
+
+        Returns without doing so if the call has a status already, or its caller has left.
         """
         if isinstance(error, aio.AbortError) or not isinstance(error, Exception):
             return
@@ -95,9 +96,7 @@ class Errors:
 
 
 def status_of(error: DlqError) -> status_pb2.Status:
-    """The error as google.rpc.Status: code, one line, ErrorInfo, and the detail its kind calls
-    for.
-    """
+    """The error as google.rpc.Status: code, message, ErrorInfo, and the details of its kind."""
     facts = {key: _cut(value, LONGEST_FACT) for key, value in error.metadata.items() if value}
     if error.hint:
         facts = {"hint": _cut(error.hint, LONGEST_FACT), **facts}
@@ -140,7 +139,7 @@ def _more(error: DlqError) -> Iterator[Message]:
 
 
 def _retry_after_s(error: DlqError) -> int:
-    """The delay that the error itself names, or a short one."""
+    """The delay that the error names, or a short one."""
     text = error.metadata.get("retry_after_s", "")
     return int(text) if text.isdecimal() else RETRY_AFTER_S
 
@@ -165,10 +164,10 @@ def code_name(error: BaseException | None) -> str:
 
 
 def forget_frames(end: BaseException) -> None:
-    """Let the frames go that the end of a call has passed, and the errors behind it.
+    """Drop the frames of an ended call's exception, and the exceptions behind it.
 
-    gRPC keeps this end with its call, and the frames have the call. So they would hold each other
-    until the collector looks at old objects, which it does once an hour (daemon/collector.py).
+    gRPC keeps the exception with its call, and its frames hold the call. So they would keep each
+    other until the garbage collector looks at old objects, once an hour (daemon/collector.py).
     """
     behind: list[BaseException | None] = [end]
     while behind:

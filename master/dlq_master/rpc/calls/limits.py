@@ -1,4 +1,6 @@
-"""Limits of one caller: a deadline on each call, and few streams, reads and changes at a time."""
+"""Limits of one caller: each call has a deadline, and few streams, reads and changes
+run at a time.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _FORECASTS = frozenset(
 
 
 class CallLimits:
-    """Counts what each identity has open; lives in the event loop's thread."""
+    """Counts the open calls of each identity. Used in the event loop's thread only."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
@@ -35,8 +37,9 @@ class CallLimits:
         self._streams: Counter[tuple[Role, str, bool]] = Counter()
 
     async def enter(self, call: Call) -> None:
-        """Refuse with InvalidRequest, or with TryAgain while others are open. A person's read or
-        change waits until few enough of the same person are on their way.
+        """Count a call. InvalidRequest: it has no deadline. TryAgain: too many others are open.
+
+        A person's read or change waits until few enough of the same person are running.
         """
         assert call.identity is not None
         self._slices.came()
@@ -48,7 +51,7 @@ class CallLimits:
             await self._lines(call).enter(call.identity.name)
 
     def leave(self, call: Call) -> None:
-        """The call is over, and had entered."""
+        """The call that entered is over."""
         assert call.identity is not None
         if call.streaming:
             key = (call.identity.role, call.identity.name, call.path == _COMMAND)
@@ -87,6 +90,6 @@ class CallLimits:
 
 
 def check_deadline(call: Call) -> None:
-    """A call whose client would wait for ever is refused: it is a client's mistake."""
+    """InvalidRequest: the client would wait for ever, which is a mistake of the client."""
     if call.context.time_remaining() is None:
         raise InvalidRequest("the call has no deadline; every unary call needs one")

@@ -1,8 +1,8 @@
-"""The calls that are on their way and may last: streams in either direction.
+"""The open streams, whose rights are checked again once a right may have ended.
 
-The door looks at each call once, and a stream lasts for hours. When a right has ended, all of them
-are looked at again, in the same moment. A stream without the right ends with the refusal of the
-door. The client sees its words, and an agent that is cut off so is a silent agent.
+The door checks each call once, but a stream lasts for hours. When a right has ended, all open
+streams are checked in the same moment. A stream without the right ends with the door's refusal,
+which its client sees. An agent that is cut off so counts as silent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = get_logger("master.rpc")
 
 
 class LastingCall(Protocol):
-    """A call as it is seen here (call.py)."""
+    """The parts of a call (call.py) that are used here."""
 
     streaming: bool
     identity: CertifiedIdentity | None
@@ -36,7 +36,7 @@ class OpenCalls:
     """All open streams, each with the task that serves it."""
 
     def __init__(self, check: Check, lost: Callable[[], object] = lambda: None) -> None:
-        """`lost` hears that a right may have ended, before the streams are looked at."""
+        """`lost` is called when a right may have ended, before the streams are checked."""
         self._check = check
         self._lost = lost
         self._tasks: dict[int, tuple[LastingCall, asyncio.Task[object]]] = {}
@@ -48,11 +48,11 @@ class OpenCalls:
             self._tasks[id(call)] = call, task
 
     def left(self, call: LastingCall) -> None:
-        """Nobody serves it any more."""
+        """The call is over."""
         self._tasks.pop(id(call), None)
 
     def look(self) -> int:
-        """End those whose callers have lost their right; returns how many."""
+        """End the streams whose callers have lost their right; return how many."""
         self._lost()
         cut = 0
         for call, task in list(self._tasks.values()):
@@ -68,8 +68,10 @@ class OpenCalls:
         return cut
 
     def _cut(self, call: LastingCall, task: asyncio.Task[object]) -> None:
-        """gRPC tells a client nothing where a task is cancelled while it writes. Such a call ends
-        when that answer is out (surround.py).
+        """End a stream.
+
+        If a task is cancelled while it writes, gRPC tells the client nothing. Such a call ends once
+        its answer is written (surround.py).
         """
         if not call.writing:
             task.cancel()
@@ -81,7 +83,7 @@ class OpenCalls:
             task.cancel()
 
     def refusal(self, call: LastingCall, error: BaseException | None) -> BaseException | None:
-        """Why a call has ended: the refusal where it was cut off, else `error`."""
+        """Why a call has ended: the refusal if it was cut off, else `error`."""
         if call.cut is None or not isinstance(error, asyncio.CancelledError):
             return error
         if (task := asyncio.current_task()) is not None:

@@ -1,4 +1,4 @@
-"""The parts of the master that handlers of calls use; made once, by the server."""
+"""The parts of the master that handlers of calls use. The server makes them once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Record(Protocol):
-    """Puts a line into the audit, and waits until it is on disk (audit.py)."""
+    """Writes a line into the audit, and waits until it is on disk (audit.py)."""
 
     def __call__(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
@@ -48,21 +48,21 @@ class Lead(Protocol):
     """The part of this master among several (taking_part.py)."""
 
     def part(self) -> MasterPart:
-        """The part as it is now."""
+        """Its present part."""
         ...
 
     async def ready(self) -> Sequence[str]:
-        """The standbys that have read all turns. Raises Unavailable."""
+        """The standbys that have read all turns. Unavailable: there is none."""
         ...
 
     def step_down(self, epoch: int) -> None:
-        """Let another master lead after what was answered, if this is still the epoch."""
+        """Let another master lead once the answer is sent, if this is still the epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterParts:
-    """Everything beside the request that the answer to a call depends on."""
+    """Everything but the request on which the answer to a call depends."""
 
     control: Control
     clock: Clock

@@ -1,8 +1,8 @@
-"""The steps around every call, one behind the other: nothing of them is left to its handler.
+"""The steps around every call, in order, so that handlers need none of them.
 
-From outside to inside: failures become statuses, and the audit hears of the end. The door looks at
-the certificate, a change is accepted, and the limits of one caller keep it waiting. One object
-stands for all of them: a context manager for each cost a submission a tenth of its time.
+From outside to inside: exceptions become statuses, and the audit records the end. The door checks
+the certificate, the audit accepts a change, and the limits of the caller hold it up. One object
+does all of it: a context manager for each step cost a submission a tenth of its time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlq_master.rpc.calls.open_calls import OpenCalls
 
 
 class Hears(Protocol):
-    """Hears of every call from its first moment to its end (rpc/audit/audit.py)."""
+    """Follows every call from its begin to its end (rpc/audit/audit.py)."""
 
     def begin(self, call: Call) -> None: ...
     def accept(self, call: Call) -> None: ...
@@ -29,7 +29,7 @@ class Hears(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The way of calls of one port to their handlers and back."""
+    """The steps around the calls of one port."""
 
     errors: Errors
     audit: Hears
@@ -42,12 +42,12 @@ class Passage:
     """The look-up of the caller's account, where one is due. The rights may be others then."""
 
     def of(self, call: Call) -> Passing:
-        """This call passes: a context for its handler."""
+        """The context in which the handler of a call runs."""
         return Passing(self, call)
 
 
 class Passing:
-    """One call between its door and its end."""
+    """One call between the door and its end."""
 
     __slots__ = ("_call", "_passage", "_since_s")
 

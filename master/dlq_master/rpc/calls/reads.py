@@ -1,14 +1,16 @@
-"""The reads of one caller at a time, and the time for which answers are made in fair slices.
+"""Fair reads: few at a time for each caller, and long answers made in slices.
 
-Everybody is answered by one loop, which also takes heartbeats and submits. So of one identity only
-a few reads are answered at a time. Some more wait in its line, first come, first served. Further
-ones are refused, and their client comes again. A long answer is made in slices. However many are
-being made, the loop does one slice, and then looks at all other events. Then it does the next
-slice, of another identity if there is one. While calls come, they have the loop for two
-milliseconds between two slices. gRPC takes in one call after another, each in some rounds of the
-loop. With a slice in each round, a call would wait behind all that came before it.
+One event loop answers all callers, and takes heartbeats and submissions too. So of one identity
+only a few reads are answered at a time. Some more wait in its line, first come, first served.
+Further ones are refused, and their client tries again.
 
-Nothing of it is kept: a master that starts again has empty lines.
+A long answer is made in slices. However many answers are being made, the loop does one slice, and
+then handles all other events. The next slice is of another identity, if there is one. While calls
+arrive, the loop pauses for two milliseconds between two slices. gRPC accepts one call after
+another, and each takes several rounds of the loop. With a slice in each round, a call would wait
+behind all calls before it.
+
+Nothing is stored: a restarted master has empty lines.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ RETRY_AFTER_S: Final = 1
 
 # The limit of a slice, and its content so far: about a millisecond.
 SLICE: Final = 256
-LOOKED_AT: Final = 1  # a row that is perhaps not wanted
-ENCODED: Final = 8  # a row that is told
+LOOKED_AT: Final = 1  # a row that may not be listed
+ENCODED: Final = 8  # a row that is listed
 PAUSE_S: Final = 0.002  # between slices, while calls come
 
 Breathe = Callable[[int], Awaitable[None]]
@@ -37,24 +39,24 @@ Breathe = Callable[[int], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Line:
-    """For one identity: how many are served, and which ones wait for that."""
+    """The line of one identity: how many are being answered, and the waiting ones."""
 
     served: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
 
 class Lines:
-    """A line for each identity. Lives in the event loop's thread."""
+    """A line for each identity. Used in the event loop's thread only."""
 
     def __init__(self, what: str, *, at_once: int = AT_ONCE, in_line: int = IN_LINE) -> None:
-        """`what`: the limit's name, as refusals tell it."""
+        """`what`: the limit's name in refusals."""
         self._what = what
         self._at_once = at_once
         self._in_line = in_line
         self._lines: dict[str, _Line] = {}
 
     async def enter(self, name: str) -> None:
-        """Wait for a place and take it. TryAgain when too many wait already."""
+        """Wait for a place and take it. TryAgain: too many wait already."""
         line = self._lines.setdefault(name, _Line())
         if line.served < self._at_once:
             line.served += 1
@@ -94,8 +96,8 @@ class Lines:
 
 
 class Slices:
-    """Whose slice is next: one in every round of the loop, of each identity in turn; fewer while
-    calls come.
+    """Decides whose slice is next: one per round of the loop, of each identity in turn; fewer while
+    calls arrive.
     """
 
     def __init__(self, pause_s: float = PAUSE_S) -> None:
@@ -105,11 +107,11 @@ class Slices:
         self._came = False  # a call, since the last slice
 
     def came(self) -> None:
-        """A call has come. Others may be behind it, and they go before the next slice."""
+        """A call has arrived. It, and others behind it, go before the next slice."""
         self._came = True
 
     def of(self, name: str) -> Breathe:
-        """For one answer to that identity: told what a step costs, it waits when a slice is
+        """The `breathe` of one answer. It is told the cost of each step, and waits when a slice is
         full.
         """
         spent = 0
@@ -133,7 +135,7 @@ class Slices:
         await coming
 
     def _grant(self) -> None:
-        """The next one goes on: at once, or after a pause if calls came since the last."""
+        """Start the next slice: at once, or after a pause if calls have arrived."""
         if self._came:
             self._came = False
             asyncio.get_running_loop().call_later(self._pause_s, self._go_on)
@@ -141,7 +143,7 @@ class Slices:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Let one go on; look again in the next round of the loop."""
+        """Let one answer go on, and look again in the next round of the loop."""
         while self._waiting:
             name, own = self._waiting.popitem(last=False)
             coming = own.popleft()

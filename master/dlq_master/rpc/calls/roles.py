@@ -1,8 +1,7 @@
 """The groups of roles, and a method of the wire with the roles that may call it.
 
-Among people each role may do what the one before it may: guest < user < operator < admin. Nodes,
-the inference service, the notifier and the web server stand apart. Whose job it is, is not decided
-here but by the handler.
+People's roles are ordered by rights: guest < user < operator < admin. Nodes, the inference service,
+the notifier and the web server stand apart. Handlers, not roles, decide whose job a caller may see.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ NOBODY: frozenset[Role] = frozenset()
 
 
 class RpcMethod(NamedTuple):
-    """The roles that may call a method, its handler, and whether it changes something (then every
-    call is in the audit). `in_person`: with one's own certificate alone, not through a service that
-    acts for its users. `by_service`: through such a service alone.
+    """A method: the roles that may call it, its handler, and whether it changes something.
 
-    The handler is given the call, and its request or, of a client that streams, all of them. It
-    returns the response; a generator yields responses.
+    Every call of a change is in the audit. `in_person`: only with the caller's own certificate, not
+    through a service that acts for users. `by_service`: only through such a service. The handler
+    gets the call and its request, or all requests of a client that streams. It returns the
+    response; a generator yields responses.
     """
 
     roles: frozenset[Role]
@@ -50,24 +49,24 @@ NOTHING: Named = MappingProxyType({})
 
 
 class GroupGrants(NamedTuple):
-    """A role, a team, or both for each group of an issuer, while a session at a web server lasts.
+    """The role and the teams that groups of an issuer give, for the time of a web session.
 
-    The web server says in which groups its user is. The master's own configuration has the roles
-    and teams of groups, so the server can give itself nothing. A role goes as far as the server may
-    act for users at all. Nothing is stored: after a restart the new configuration counts, and a
-    session whose role it no longer gives is over.
+    The web server names the user's groups. The master's own configuration says which roles and
+    teams they give, so the server can give itself nothing. A role counts only as far as the server
+    may act for users at all. Nothing is stored. After a restart the new configuration counts, and
+    sessions with a role that it does not give end.
     """
 
     roles: Named = NOTHING
     teams: Named = NOTHING
 
     def known(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Those of the groups that give something, in their order."""
+        """The groups among these that give something, in their order."""
         return tuple(one for one in groups if one in self.roles or one in self.teams)
 
     def role(self, own: str, groups: Iterable[str]) -> str:
-        """The highest role of the user's own and of those that the groups give. A role that stands
-        apart, such as a service's, stays.
+        """The highest of the user's own role and those that the groups give. Roles that stand apart
+        stay.
         """
         if own not in ROLE_ORDER:
             return own

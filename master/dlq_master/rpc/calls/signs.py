@@ -1,5 +1,6 @@
-"""The signer of certificates. It is one authority, or the present and the next one together
-(`rpc/people/authorities.py`).
+"""The interface of the signer of certificates.
+
+It is one authority, or the present and the next one together (`rpc/people/authorities.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The methods of a service as gRPC serves them, each with the same step around it."""
+"""The methods of a service as gRPC serves them, with the same steps around each."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def served(
     parts: MasterParts,
     stumble: Stumble | None = None,
 ) -> grpc.GenericRpcHandler:
-    """All methods of a service of the wire. A method that the table lacks is let through to
-    nobody. `stumble`: a failpoint that handlers pass.
+    """The handlers of a service. A method that is missing in the table is refused. `stumble`: a
+    failpoint.
     """
     wire = Default().FindServiceByName(service)
     handlers = {}
@@ -59,7 +59,7 @@ def served(
 
 
 def stumbling(handler: Callable[..., Any], stumble: Stumble) -> Callable[..., Any]:
-    """The same handler, between two passages of the failpoint."""
+    """The handler with the failpoint before and after it."""
 
     def passed(call: Call, when: str) -> None:
         if call.identity is not None:
@@ -149,8 +149,11 @@ def _streaming(
 
 
 def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """The same reader; it never raises. gRPC answers UNKNOWN to what a reader raises, and logs its
-    trace, before anybody has been asked who they are."""
+    """A decoder that never raises.
+
+    gRPC answers UNKNOWN to an exception of a decoder and logs its trace, before the door has
+    checked the caller.
+    """
 
     def attempt(raw: bytes) -> Any:
         try:
@@ -162,7 +165,7 @@ def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 def _written(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """The same writer; an answer that its handler has made of encoded rows goes as it is."""
+    """An encoder; an answer that its handler has encoded already passes unchanged."""
     return lambda answer: answer if type(answer) is bytes else write(answer)
 
 
@@ -173,7 +176,7 @@ def _read(request: Any) -> Any:
 
 
 async def _noting_first(requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
-    """The same requests, read; the first says what the call is about."""
+    """The decoded requests; the first one names the subject of the call."""
     async for request in requests:
         if call.request is None:
             call.request = _read(request)

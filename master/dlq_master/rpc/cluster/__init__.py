@@ -1,6 +1,5 @@
-"""Services for the cluster: nodes, queues, teams, loans, rented machines, reservations, usage,
-administration.
+"""Services for the cluster: nodes, queues, teams, loans, rented machines, reservations, usage.
 
-Each module is one gRPC service: it checks the request, asks the loop or the read model, and encodes
-the answer.
+Administration is here too. Each module is one gRPC service. It checks the request, asks the loop or
+the read model, and encodes the answer.
 """

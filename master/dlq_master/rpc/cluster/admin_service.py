@@ -1,5 +1,5 @@
-"""Calls of operators and admins: tokens, nodes, users, the policy. The door has looked at
-the role; here only at what is asked.
+"""Calls of operators and admins: tokens, nodes, users, the policy. The door has checked
+the role.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def get_leader(call: Call, request: wire.GetLeaderRequest) -> wire.GetLead
 
 
 async def step_down(call: Call, request: wire.StepDownRequest) -> wire.StepDownResponse:
-    """A repeat is answered from the first one, and ends no other leader."""
+    """Let another master lead. A repeat gets the first answer, and ends no other leader."""
     lead, found = call.parts.lead, ""
     signed = call.signed(request)
     if lead is None:
@@ -112,7 +112,7 @@ async def get_hooks(call: Call, request: wire.GetHooksRequest) -> wire.GetHooksR
 
 
 async def reload_hooks(call: Call, request: wire.ReloadHooksRequest) -> wire.ReloadHooksResponse:
-    """A repeat reads the file again."""
+    """Read the file of hooks again. A repeat reads it once more."""
     hooks = _hooks(call)
     call.signed(request)
     try:
@@ -161,7 +161,7 @@ def _last_count(request: wire.TestHooksRequest) -> int:
 
 
 def _tried(call: Call, request: wire.TestHooksRequest) -> Iterator[tuple[str, JobSpec, SubmitJob]]:
-    """The job of the request, or the newest ones, each as its user would submit it."""
+    """The job of the request, or the newest jobs, each as its user would submit it."""
     if request.HasField("spec"):
         user = call.read.user(request.user or call.caller.name)
         if user is None:
@@ -229,7 +229,7 @@ async def revoke_join_token(
 
 
 def _token_message(token: JoinToken) -> wire.JoinToken:
-    """A join token, without its secret."""
+    """A join token without its secret."""
     return filled(
         wire.JoinToken,
         token,
@@ -244,7 +244,7 @@ def _token_message(token: JoinToken) -> wire.JoinToken:
 async def revoke_certificates(
     call: Call, request: wire.RevokeCertificatesRequest
 ) -> wire.RevokeCertificatesResponse:
-    """The open streams of the holders end before the answer."""
+    """Revoke certificates. Open streams of their holders end before the answer."""
     row = await call.ask(
         RevokeCertificates(
             **call.signed(request),
@@ -440,7 +440,7 @@ def _user_message(user: User) -> wire.User:
 
 
 def _number(value: int, field: str) -> int:
-    """A numeric user or group id; never that of root."""
+    """A numeric user or group id, never root's."""
     if not 1 <= value <= LARGEST_UID:
         raise InvalidRequest(f"{field} must be between 1 and {LARGEST_UID}", field=field)
     return value

@@ -1,7 +1,7 @@
-"""ListAuditLines: the audit as operators read it, from its files.
+"""ListAuditLines: lines of the audit for operators, from its files.
 
-The files are the truth, and lines go out as they stand there. So a line that was changed on the
-disk is told as it was changed: `dlq-master verify-audit` says whether all of them are whole.
+The files are the truth, and lines are sent as they stand there. So a line that was changed on the
+disk is shown as changed. `dlq-master verify-audit` verifies the chain.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _wanted(request: wire.ListAuditLinesRequest) -> AuditWanted:
 
 
 def _written(request: wire.ListAuditLinesRequest, field: str) -> str:
-    """The instant as lines tell theirs; "": none is named."""
+    """An instant as lines write theirs; "": none."""
     if not request.HasField(field):  # type: ignore[arg-type]  # one of two names
         return ""
     try:

@@ -1,6 +1,6 @@
-"""Calls of admins about the cluster's CA: begin a change, look at it, and end it.
+"""Calls of admins about a change of the cluster's CA: begin it, look at it, finish it.
 
-The files of the state directory are the truth here. A change is on disk before it is answered
+The files of the state directory are the truth. A change is on disk before it is answered
 (`rpc/people/authorities.py`). Several masters share these files by a sealed row of the database
 (`rpc/people/shared_authority.py`).
 """
@@ -25,7 +25,7 @@ MOST_NAMED = 20
 async def rotate_authority(
     call: Call, request: wire.RotateAuthorityRequest
 ) -> wire.RotateAuthorityResponse:
-    """A repeat finds the change of the first request."""
+    """Begin a change. A repeat finds the change of the first request."""
     check_request_id(request.request_id)
     authorities = _authorities(call)
     if not authorities.begun_by(request.request_id):
@@ -42,8 +42,10 @@ async def get_authority(call: Call, request: wire.GetAuthorityRequest) -> wire.G
 async def finish_authority(
     call: Call, request: wire.FinishAuthorityRequest
 ) -> wire.FinishAuthorityResponse:
-    """Refused while a node, or anybody who has come by the former CA, does not follow. Users who
-    have not come at all are no reason: they log in when they come.
+    """Finish a change.
+
+    It is refused while a node, or a user who has used the former CA, has not renewed. Users who
+    have not called at all do not count: they log in when they come.
     """
     check_request_id(request.request_id)
     authorities = _authorities(call)
@@ -70,7 +72,7 @@ async def finish_authority(
 
 
 async def _share(call: Call, authorities: Authorities) -> None:
-    """Where there are several masters: their files of the CA are in the database, sealed."""
+    """Store the sealed files of the CA in the database, if there are several masters."""
     shared = authorities.shared
     if shared is None or (word := await asyncio.to_thread(shared.news)) is None:
         return

@@ -1,4 +1,4 @@
-"""The facts of nodes, of queues and of the cluster that everybody may see."""
+"""The facts about nodes, queues and the cluster that every caller may see."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The GPU map: the lease and the use of each GPU, in few bytes.
 
-A page of thousands of GPUs is looked at by many people, again and again. So a node is a few packed
-lists here, and a lease is told once, however many GPUs it has.
+Many people look at pages of thousands of GPUs, again and again. So a node is a few packed lists,
+and a lease is sent once, however many GPUs it has.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from bisect import bisect_right
 
 from dlq.v1 import lease_pb2
 from dlq.v1 import node_service_pb2 as wire
+from dlq_common.errors import InvalidRequest
+from dlq_common.text.names import shown
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
@@ -26,11 +28,14 @@ from dlq_master.rpc.views.convert import ATTEMPT_STATES, LEASE_KINDS, NODE_STATE
 from dlq_master.rpc.views.shared_maps import MapPage
 
 NOBODY, UNKNOWN = -1, -1
+LONGEST_TOKEN = 256  # it is the name of a node
 
 
 async def get_gpu_map(call: Call, request: wire.GetGpuMapRequest) -> wire.GetGpuMapResponse:
     read, caller = call.read, call.caller
     most, token = page_size_of(request.page_size), request.page_token
+    if len(token) > LONGEST_TOKEN:  # pages are kept under their tokens
+        raise InvalidRequest(f"{shown(token)} is not a page token", field="page_token")
     names = names_others(read, caller)
     key = caller.sees_all, names, read.others_shown, most, token
 
@@ -43,7 +48,7 @@ async def get_gpu_map(call: Call, request: wire.GetGpuMapRequest) -> wire.GetGpu
 
 
 async def _page(call: Call, leases: _Leases, most: int, token: str) -> MapPage:
-    """A page as everybody of these rights sees it."""
+    """A page for all callers with these rights."""
     read, breathe = call.read, call.breathe()
     there = read.nodes()
     start = bisect_right(there, token, key=lambda node: str(node.node_id))
@@ -61,7 +66,7 @@ async def _page(call: Call, leases: _Leases, most: int, token: str) -> MapPage:
 
 
 def _with_own(page: MapPage, read: Published, caller: Caller) -> wire.GetGpuMapResponse:
-    """The page with all that the caller may know of own jobs."""
+    """The page with all facts about the caller's own jobs."""
     own = [place for place, user in enumerate(page.users) if user == caller.name]
     seen = {place: job for place in own if (job := read.job(page.keys[place].job_id)) is not None}
     if not any(caller.may_see(job) for job in seen.values()):
@@ -129,7 +134,7 @@ def _node(node: Node, read: Published, leases: _Leases) -> wire.GpuMapNode:
 def _lease(
     attempt: Attempt, job: Job, read: Published, *, user: str, whole: bool
 ) -> wire.GpuMapLease:
-    """The lease of a living attempt, to the second."""
+    """The lease of a live attempt, in whole seconds."""
     lease = attempt.lease
     told = wire.GpuMapLease(
         job_id=str(job.job_id),

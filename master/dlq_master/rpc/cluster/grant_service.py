@@ -1,8 +1,8 @@
-"""Grants between organisations: made, revoked, listed; and the documents that they exchange.
+"""Grants between organisations: made, revoked and listed; and the documents that they exchange.
 
-A row of the giving cluster is the truth. Its signed document is a proof for the other one, and so
-is a statement of what guests have used. A cluster that keeps statements knows what it owes without
-asking anybody.
+A row of the giving cluster is the truth. Its signed document is a proof for the other cluster. So
+is a signed statement of the guests' use: a cluster that keeps statements knows what it owes without
+asking.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def make_grant(call: Call, request: wire.MakeGrantRequest) -> wire.MakeGra
 
 
 async def revoke_grant(call: Call, request: wire.RevokeGrantRequest) -> wire.RevokeGrantResponse:
-    """The open streams of guests end before the answer."""
+    """Revoke a grant. Open streams of its guests end before the answer."""
     done = await call.ask(
         RevokeGrant(
             **call.signed(request),
@@ -115,8 +115,9 @@ async def sign_document(call: Call, request: wire.SignDocumentRequest) -> wire.S
 
 
 async def take_document(call: Call, request: wire.TakeDocumentRequest) -> wire.TakeDocumentResponse:
-    """Keep it, once its signature is verified. The roots of a grant are those that it names itself:
-    the admin says that it came from there.
+    """Keep a document once its signature is verified.
+
+    A grant names the roots that verify it: the admin vouches for its origin.
     """
     kind, _ = claimed(request.document)
     take = {GRANT: _grant_of, STATEMENT: _stated}.get(kind)
@@ -134,7 +135,9 @@ async def take_document(call: Call, request: wire.TakeDocumentRequest) -> wire.T
 
 
 def _roots(pem: bytes) -> str:
-    """The roots of an organisation, as PEM. InvalidRequest: they are no CA of a cluster."""
+    """The roots of an organisation, as PEM. InvalidRequest: they are not those of a
+    cluster's CA.
+    """
     try:
         if len(pem) > _LARGEST_CA_BYTES:
             raise ValueError("it is too large")
@@ -250,7 +253,7 @@ def _limits_message(limits: GrantLimits) -> wire.GrantLimits:
 
 
 def _grant_of(call: Call, request: wire.TakeDocumentRequest) -> HeldGrant:
-    """InvalidRequest: it is for another organisation."""
+    """The grant in a document. InvalidRequest: it is for another organisation."""
     _, told = claimed(request.document, GRANT)
     body = verified(request.document, GRANT, _roots(str(told["ca"]).encode()))
     if not call.parts.authority.pins(str(body["to"])):
@@ -281,7 +284,7 @@ def _grant_of(call: Call, request: wire.TakeDocumentRequest) -> HeldGrant:
 
 
 def _stated(call: Call, request: wire.TakeDocumentRequest) -> HeldGrant:
-    """The grant with what a statement says of it. NotFound: there is no such grant."""
+    """The grant, with the figures of a statement. NotFound: there is no such grant."""
     _, told = claimed(request.document, STATEMENT)
     held = held_of(call.read.held_grants.values(), str(told["grant"]))
     body = verified(request.document, STATEMENT, held.ca)

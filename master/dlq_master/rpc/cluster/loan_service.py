@@ -1,4 +1,4 @@
-"""Servers of the inference side: lent, planned to be taken back, taken back."""
+"""Servers of the inference side: lending them, planning their return, and taking them back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STATES = {
 
 
 class ServersAsked(TypedDict):
-    """Servers by name, or how many of any."""
+    """Servers by name, or a number of any servers."""
 
     node_ids: tuple[NodeId, ...]
     count: int

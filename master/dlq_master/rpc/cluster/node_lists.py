@@ -1,7 +1,7 @@
-"""The nodes of a list, by their states, flags, GPU types and by words.
+"""The nodes of a list, chosen by state, flag, GPU type and words.
 
-Everybody may see all nodes. A list of nodes is short, so each node is looked at, and others get
-their turn meanwhile.
+Every caller may see all nodes. There are few nodes, so each one is tested, and other callers run
+meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FLAGS = frozenset(flag.value for flag in NodeFlag)
 async def wanted_nodes(
     request: wire.ListNodesRequest, read: Published, breathe: Breathe
 ) -> Sequence[Node]:
-    """All nodes that fit, by their names. InvalidRequest: nobody understands what is asked for."""
+    """The nodes that fit, by name. InvalidRequest: the request has an unknown word."""
     fits = _condition(request)
     nodes = read.nodes()
     if fits is None:
@@ -42,8 +42,9 @@ async def wanted_nodes(
 
 
 def page_of(nodes: Sequence[Node], token: str, most: int) -> tuple[Sequence[Node], str]:
-    """The page behind a token, and the next token. It is the last name that was shown: nodes that
-    come and go between pages shift nothing.
+    """The page behind a token, and the next token.
+
+    A token is the last name shown, so nodes that come or go between two pages shift nothing.
     """
     start = bisect_right(nodes, token, key=lambda node: str(node.node_id))
     page = nodes[start : start + most]
@@ -51,7 +52,7 @@ def page_of(nodes: Sequence[Node], token: str, most: int) -> tuple[Sequence[Node
 
 
 def _condition(request: wire.ListNodesRequest) -> Callable[[Node], bool] | None:
-    """None: every node fits."""
+    """The test for a node; None: every node fits."""
     states = _known(request.states, _STATES, "states", "state")
     flags = _known(request.flags, _FLAGS, "flags", "flag")
     gpu_type, words = request.gpu_type, search_words(request.text)

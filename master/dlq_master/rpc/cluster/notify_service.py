@@ -1,7 +1,7 @@
-"""Rules of notifications: users have their own, and the notifier reads all of them.
+"""Rules of notifications: users edit their own, and the notifier reads all of them.
 
-An address is shown to its owner, and to the notifier. It is often a secret. A web server that acts
-for users does not learn addresses that were stored before.
+An address is shown to its owner and to the notifier, since it is often a secret. A web server that
+acts for users does not learn stored addresses.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def test_notify_rule(
 async def list_start_estimates(
     call: Call, request: wire.ListStartEstimatesRequest
 ) -> wire.ListStartEstimatesResponse:
-    """Reads the published state alone: the jobs of users with such a rule, a few at a time."""
+    """The start estimates of jobs of users with such a rule; it only reads the published state."""
     read, most = call.read, min(page_size_of(request.page_size), DEFAULT_PAGE)
     breathe, answer = call.breathe(), wire.ListStartEstimatesResponse()
     first, _, after = request.page_token.partition("/")

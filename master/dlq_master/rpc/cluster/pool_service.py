@@ -1,4 +1,4 @@
-"""Priced pools: the machines that may be rented, the rented ones, and giving them back."""
+"""Priced pools: machines that may be rented, rented machines, and giving them back."""
 
 from __future__ import annotations
 

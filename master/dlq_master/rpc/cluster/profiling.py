@@ -1,7 +1,7 @@
-"""Profiles of the master itself, and of the agents of nodes, for operators.
+"""Profiles of the master and of agents, for operators.
 
-The agent takes its own profile, and it comes as output of jobs does. Nothing is kept here: it ends
-with its caller, with this master, or with the agent.
+An agent takes its own profile, and sends it as it sends output of jobs. Nothing is stored: a
+profile ends with its caller, this master, or the agent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_PROFILE_BYTES: Final = 4 * 1024 * 1024  # of an agent: more than all stacks
 async def profile_master(
     call: Call, request: wire.ProfileMasterRequest
 ) -> AsyncIterator[wire.ProfileMasterResponse | bytes]:
-    """The number of samples from time to time, and at last the profile."""
+    """The number of samples from time to time, and the profile at the end."""
     seconds = _span(request.sample_duration, asked=request.HasField("sample_duration"))
     answer_of = profile_answer(call.parts.meter)
     with call.parts.profiles.begun(call.caller.name, seconds, answer_of) as sampling:
@@ -43,7 +43,7 @@ async def profile_master(
 async def profile_node(
     call: Call, request: wire.ProfileNodeRequest
 ) -> AsyncIterator[wire.ProfileNodeResponse]:
-    """Signs of life from time to time, and at last the profile."""
+    """Signs of life from time to time, and the profile at the end."""
     seconds = _span(request.sample_duration, asked=request.HasField("sample_duration"))
     node_id = node_id_of(request.node_id)
     if call.read.node(node_id) is None:

@@ -1,4 +1,4 @@
-"""Reservations of nodes: listed, made, cancelled."""
+"""Reservations of nodes: listed, made and cancelled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def cancel_reservation(
 
 
 def _message(one: Reservation, read: Published, *, jobs: bool) -> wire.Reservation:
-    """`jobs`: with the jobs that hold GPUs there, of all users."""
+    """A reservation. `jobs`: with the jobs of all users that hold GPUs there."""
     there, late = read.on_reserved(one) if jobs else ((), ())
     return filled(
         wire.Reservation,

@@ -1,4 +1,4 @@
-"""Usage of GPUs: by whom, for what, on whose nodes; and what rented ones have cost."""
+"""The usage of GPUs by user, purpose and owner of the node; and the costs of rented machines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def get_costs(call: Call, request: wire.GetCostsRequest) -> wire.GetCostsR
 
 
 def _teams(read: Published, caller: Caller) -> set[str]:
-    """The teams whose use the caller sees. A guest sees no other guest's."""
+    """The teams whose usage the caller may see. A guest sees no other guest's."""
     if caller.is_guest:
         return set()
     return {

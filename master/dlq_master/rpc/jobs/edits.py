@@ -1,6 +1,4 @@
-"""One change to one job, or to many jobs. Of many, some hundreds reach the loop in one turn. The
-requests of others come in between.
-"""
+"""A change to one job or to many jobs; of many, some hundreds go to the loop in one turn."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class EditRequest(Protocol):
 
 
 class Changed(TypedDict):
-    """The content of the answers to all edits."""
+    """The fields of all answers to edits."""
 
     job: JobMessage
     jobs: list[JobMessage]
@@ -44,7 +42,7 @@ class Changed(TypedDict):
 
 
 class EditOutcome(NamedTuple):
-    """All jobs that were named, after the change, and which of them refused it."""
+    """The named jobs after the change, and the refusals of those that did not change."""
 
     jobs: list[Job]
     several: bool
@@ -60,7 +58,9 @@ async def changed(
     *,
     only_first: bool = False,
 ) -> Changed:
-    """Change what the request names, and tell the jobs as they are then, or the first of them."""
+    """Change the named jobs, and return them as they are then. `only_first`: return only the first
+    of them.
+    """
     outcome = await edit_each(call, request, make)
     if only_first:
         outcome = outcome._replace(jobs=outcome.jobs[:1], several=False)
@@ -68,14 +68,14 @@ async def changed(
 
 
 async def told(call: Call, outcome: EditOutcome) -> Changed:
-    """The jobs of an edit, as their owner sees them."""
+    """The jobs of an edit as their owner sees them."""
     messages = await job_messages(call, outcome.jobs)
     several = messages if outcome.several else []
     return {"job": messages[0], "jobs": several, "refusals": outcome.refusals}
 
 
 async def job_messages(call: Call, jobs: Iterable[Job]) -> list[JobMessage]:
-    """The same jobs on the wire, made in slices."""
+    """Jobs as messages, made in slices."""
     breathe, messages = call.breathe(), []
     for job in jobs:
         messages.append(job_message(job, call.read, call.now_s))
@@ -89,10 +89,13 @@ async def edit_each(
     make: Callable[[Edit], JobEdit],
     *,
     ask: Callable[[JobEdit], Awaitable[Any]] | None = None,
+    cost: Callable[[], int] = int,
 ) -> EditOutcome:
-    """Change what the request names. Of several, those that have ended are left alone unless all
-    have; when all that are left refuse, the first refusal is raised. `ask` is another way to the
-    loop.
+    """Change the named jobs.
+
+    Of several jobs, ended ones are left alone, unless all have ended. If all others refuse, the
+    first refusal is raised. `ask`: another way to the loop. `cost`: of what `make` has read since
+    the last call, counted in jobs looked at.
     """
     ask = ask or call.ask
     request_id = check_request_id(request.request_id)
@@ -115,28 +118,50 @@ async def edit_each(
     if request.expected_version:
         raise InvalidRequest("a version is that of one job", field="expected_version")
     living = any(not job.ended for job in named)
-    edits = [edit_of(job, "") for job in named]
-    answers = await ask_each(call, request_id, edits, living=living, ask=ask)
+    jobs = {job.job_id: job for job in named}
+    answers = await ask_each(
+        call,
+        request_id,
+        list(jobs),
+        lambda one: edit_of(jobs[one], ""),
+        living=living,
+        ask=ask,
+        cost=cost,
+    )
     return _gathered(call, named, answers)
 
 
 async def ask_each(
     call: Call,
     request_id: str,
-    edits: Sequence[JobEdit],
+    job_ids: Sequence[JobId],
+    make: Callable[[JobId], JobEdit],
     *,
     living: bool,
     ask: Callable[[JobEdit], Awaitable[Any]] | None = None,
+    cost: Callable[[], int] = int,
 ) -> dict[JobId, object]:
-    """The answer or the refusal of each edit, by its job. `living`: jobs that have ended are left
-    alone, and have neither.
+    """The answer or the refusal of each edit, by job.
 
-    Each part has a key of its own, which a repeat of the request makes again.
+    `living`: ended jobs are left alone, and are not in the result. Each part of the request has its
+    own key, which a repeat of the request makes again. The edits of a part are made just before it
+    is asked, because each may hold a spec.
     """
     answers: dict[JobId, object] = {}
-    for first in range(0, len(edits), IN_ONE_TURN):
-        part = edits[first : first + IN_ONE_TURN]
-        if isinstance(part[0], UpdateJob):  # a repeat of it is told what it has changed
+    breathe = call.breathe()
+    for first in range(0, len(job_ids), IN_ONE_TURN):
+        part: list[JobEdit] = []
+        for job_id in job_ids[first : first + IN_ONE_TURN]:
+            try:
+                part.append(make(job_id))
+            except DlqError as refusal:
+                if not first:  # nothing has changed yet
+                    raise
+                answers[job_id] = refusal
+            await breathe(ENCODED + cost())
+        if not part:
+            continue
+        if isinstance(part[0], UpdateJob):  # its repeats are told what was changed
             apart = _apart(call, request_id, part, ask or call.ask, living=living)
             answers.update(await apart)
             continue
@@ -160,6 +185,7 @@ async def _apart(
     *,
     living: bool,
 ) -> dict[JobId, object]:
+    """Edits that each need an answer of their own: a repeat is told what it has changed."""
     known = [(edit, call.read.job(edit.job_id)) for edit in edits]
     meant = [edit for edit, job in known if job is None or not (living and job.ended)]
     asked = [replace(edit, request_id=f"{request_id}#{edit.job_id}") for edit in meant]
@@ -168,6 +194,7 @@ async def _apart(
 
 
 def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> EditOutcome:
+    """The outcome for several jobs. Raises the first failure if all have failed."""
     failures = {key: each for key, each in answers.items() if isinstance(each, BaseException)}
     if len(failures) == len(answers):
         _raise_losses(list(failures.values()))
@@ -185,7 +212,7 @@ def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> Edi
 
 
 def refusals_of(failures: Mapping[JobId, object]) -> list[wire.Refusal]:
-    """The refusals among these, as the wire tells them."""
+    """The refusals among these as messages."""
     return [
         wire.Refusal(job_id=str(job_id), reason=failure.reason, detail=failure.what)
         for job_id, failure in failures.items()
@@ -194,7 +221,7 @@ def refusals_of(failures: Mapping[JobId, object]) -> list[wire.Refusal]:
 
 
 def _raise_losses(failures: list[BaseException]) -> None:
-    """The loss of all of them, in one refusal."""
+    """Raise the losses of all jobs as one refusal, if all refusals are such losses."""
     losses = [each for each in failures if isinstance(each, WorkWouldBeLost)]
     if losses and len(losses) == len(failures):
         words = "; ".join(each.what for each in losses[:MOST_TOLD])
@@ -217,7 +244,7 @@ def _changes(answer: object) -> list[wire.FieldChange]:
 
 
 def _notes(answers: Iterable[object]) -> list[HookNote]:
-    """The notes of hooks, each once: those of many tasks are often the same."""
+    """The notes of hooks, each once: many tasks have the same ones."""
     updated = [answer for answer in answers if isinstance(answer, UpdatedJob)]
     notes = dict.fromkeys(note for answer in updated for note in answer.notes)
     return [HookNote(**note._asdict()) for note in notes]

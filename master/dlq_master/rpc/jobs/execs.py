@@ -1,11 +1,10 @@
-"""ExecJob: permission to run a command inside a job, the place of the job, and passing the bytes
-on.
-"""
+"""ExecJob: checks that a command may run inside a job, finds its node, and passes the bytes on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
@@ -26,7 +25,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.agents.exec_relay import CALL_ENDED, ExecPipe
+from dlq_master.rpc.agents.exec_relay import BESIDE_BYTES, CALL_ENDED, ExecPipe
 from dlq_master.rpc.calls.auth import fingerprint_of
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
@@ -37,49 +36,72 @@ MOST_COMMAND_BYTES = 64 * 1024
 MOST_WORDS = 4096
 FORWARD_COMMAND = "dlq-forward"
 RESUME_KEY_LENGTHS = (16, 64)
-# A stream in which nothing moves is looked at so often: is its caller still somebody?
+# How often the caller of a silent stream is checked again.
 MEMBER_CHECK_S = 30.0
+# The time that a caller has to go once its line through the relay has ended; above the keepalive.
 LEAVING_S = 12.0
-"""For a caller whose line through the relay has ended; above the keepalive of calls."""
 
 
 async def exec_job(
     call: Call, requests: AsyncIterator[wire.ExecJobRequest]
 ) -> AsyncIterator[wire.ExecJobResponse]:
-    """Everything that the command says, its end last. The command runs on a node.
+    """The output of a command in a job, with its end last.
 
-    When the master restarts, or the line of an agent goes silent, the caller hears UNAVAILABLE
-    within 8 s. The agent then keeps a command with a resume key for 45 s, and kills others. A
-    caller that comes back with the key misses nothing. An agent that restarts kills its commands.
-    When the job ends, its commands end too.
+    If the master restarts, or the agent's line goes silent, the caller gets UNAVAILABLE within 8 s.
+    The agent then keeps a command with a resume key for 45 s, and kills others. A caller that comes
+    back with the key misses nothing. An agent that restarts kills its commands. When the job ends,
+    its commands end too.
     """
     opening = await _opening(requests)
     job = visible_job(call.read, call.caller, opening.job_id)
     _check_owner(job, call.caller)
     attempt = _attempt(job, call.read, ended=opening.spec.resumed)
-    ranks = attempt.ranks
-    if not 0 <= opening.node_rank < len(ranks):
-        raise InvalidRequest(
-            f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
-        )
+    node_id = _node_of(attempt, opening.node_rank)
     _check_spec(opening.spec)
-    # On record before it runs, so that the trace survives the end of the master.
-    about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
-    word = "RESUMED" if opening.spec.resumed else "STARTED"
-    if opening.spec.relay:
-        word = "RELAYED"
-    await call.parts.record(call.identity, call.path, about, word, call.context.peer())
+    await _record(call, attempt, opening)
     command = agent.OpenExecCommand(
         job_id=str(job.job_id),
         fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
         node_rank=opening.node_rank,
     )
-    node_id = ranks[opening.node_rank].node_id
     if opening.spec.relay:
         command.relay_key = opening.spec.resume_key
-        async for answer in _relayed(call, node_id, command, opening.spec):
+        answers = _relayed(call, node_id, command, opening.spec)
+    else:
+        answers = _piped(call, requests, attempt, opening, command)
+    async with aclosing(answers):
+        async for answer in answers:
             yield answer
-        return
+
+
+def _node_of(attempt: Attempt, node_rank: int) -> NodeId:
+    """The node of a rank. InvalidRequest: the attempt has no such rank."""
+    ranks = attempt.ranks
+    if not 0 <= node_rank < len(ranks):
+        raise InvalidRequest(
+            f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
+        )
+    return ranks[node_rank].node_id
+
+
+async def _record(call: Call, attempt: Attempt, opening: wire.ExecJobOpening) -> None:
+    """Record the command in the audit before it runs, so that the trace survives the master."""
+    about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
+    word = "RESUMED" if opening.spec.resumed else "STARTED"
+    if opening.spec.relay:
+        word = "RELAYED"
+    await call.parts.record(call.identity, call.path, about, word, call.context.peer())
+
+
+async def _piped(
+    call: Call,
+    requests: AsyncIterator[wire.ExecJobRequest],
+    attempt: Attempt,
+    opening: wire.ExecJobOpening,
+    command: agent.OpenExecCommand,
+) -> AsyncGenerator[wire.ExecJobResponse, None]:
+    """The output of a command whose bytes pass through the master."""
+    node_id = _node_of(attempt, opening.node_rank)
     with call.parts.execs.opened(node_id, command, opening.spec) as pipe:
         beside = [
             asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),
@@ -95,7 +117,7 @@ async def exec_job(
         except Unavailable:
             for task in beside:
                 if task.done():
-                    task.result()  # raises what the pipe was cut for
+                    task.result()  # raises the reason of the cut
             raise
         except CALL_ENDED:
             pipe.is_lost = _comes_back(call, opening.spec)
@@ -107,15 +129,16 @@ async def exec_job(
 
 
 def _comes_back(call: Call, spec: ExecSpec) -> bool:
-    """Whether a caller may come back whose call has ended without a word."""
+    """Whether a caller whose call was lost may take its command up again."""
     return spec.says_left and bool(spec.resume_key) and call.cut is None
 
 
 async def _relayed(
     call: Call, node_id: NodeId, command: agent.OpenExecCommand, spec: ExecSpec
-) -> AsyncIterator[wire.ExecJobResponse]:
-    """A line through the relay beside the master, for a command that runs already. The line ends
-    with this call, so it ends when the caller goes, or is removed.
+) -> AsyncGenerator[wire.ExecJobResponse, None]:
+    """A line through the relay process, for a command that runs already.
+
+    The line ends with this call, and so when the caller goes or is removed.
     """
     assert call.identity is not None
     if call.identity.by is not None:
@@ -132,7 +155,7 @@ async def _relayed(
             for task in (over, watching):
                 if task.done():
                     task.result()
-            # A caller whose line has ended goes in a moment. One that is dead is noticed here.
+            # A caller goes soon after its line has ended. This notices a dead one.
             await asyncio.wait({watching}, timeout=LEAVING_S)
         finally:
             for each in (over, watching):
@@ -141,7 +164,7 @@ async def _relayed(
 
 
 def _attempt(job: Job, read: Published, *, ended: bool) -> Attempt:
-    """The one that runs. `ended`: or the last one, whose commands may still be taken up."""
+    """The live attempt. `ended`: else the last one, whose commands may still be taken up."""
     attempts = sorted(read.attempts(job.job_id), key=lambda one: one.key.number)
     for attempt in reversed(attempts):
         if attempt.live or ended:
@@ -155,14 +178,14 @@ def _attempt(job: Job, read: Published, *, ended: bool) -> Attempt:
 
 
 async def _watch_member(call: Call) -> None:
-    """Raises when the caller is removed, also when nothing moves."""
+    """Raise when the caller is removed, even if the stream is silent."""
     while True:
         await asyncio.sleep(MEMBER_CHECK_S)
         call.check_member()
 
 
 async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:
-    """Work beside the output; its failure ends the command."""
+    """Run work beside the output; its failure ends the command."""
     try:
         await work
     except Exception:
@@ -171,8 +194,9 @@ async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:
 
 
 def _check_owner(job: Job, caller: Caller) -> None:
-    """A command acts as the job's user, with the job's secrets: operators look, but are not that
-    user.
+    """PermissionDenied: the command would run as the job's user, with the user's secrets.
+
+    Operators may look at a job, but may not act as its user.
     """
     if not caller.owns(job) and caller.role != Role.ADMIN:
         raise PermissionDenied(
@@ -220,11 +244,13 @@ async def _opening(requests: AsyncIterator[wire.ExecJobRequest]) -> wire.ExecJob
 
 
 async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) -> None:
-    """The input of the caller; its end does not end the command."""
+    """Pass the caller's input on. Its end does not end the command."""
     async for request in requests:
         if request.WhichOneof("body") != "input":
             raise InvalidRequest("only the first message says what to run", field="opening")
-        if len(request.input.stdin) > pipe.largest_input:
+        # Fields that this master does not know count too: they wait in memory like all others.
+        beside = request.input.ByteSize() - len(request.input.stdin)
+        if len(request.input.stdin) > pipe.largest_input or beside > BESIDE_BYTES:
             words = f"more than {pipe.largest_input} bytes in one message"
             raise InvalidRequest(words, field="input.stdin")
         if request.input.left:
@@ -236,7 +262,7 @@ async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) ->
 
 
 def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> None:
-    """The words by which an agent refuses (nodeagent execs/serving.py) are errors of the call."""
+    """Raise an error for the words with which an agent refuses (nodeagent execs/serving.py)."""
     if output.ended.error == "not_running":
         raise IllegalTransition(
             f"attempt {attempt.key} does not run on node {node_id} (yet, or any more)",
@@ -261,7 +287,9 @@ def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> Non
 def _shown(
     output: ExecOutput, attempt: Attempt, opening: wire.ExecJobOpening, pipe: ExecPipe
 ) -> ExecOutput:
-    """As the caller sees it: where it runs is what we know, and words are safe to show."""
+    """The output as the caller sees it, with the place that the master knows, and with
+    safe words.
+    """
     if output.HasField("started"):
         output.started.attempt = attempt.key.number
         output.started.node_rank = opening.node_rank

@@ -1,4 +1,4 @@
-"""Forecasts of job starts by the twin, as messages. Nothing here changes anything."""
+"""Forecasts of job starts by the twin. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.Est
 
 
 def _verdict(job: Job, found: StartEstimate) -> dict[str, Any]:
-    """On the deadlines of a job that has not been submitted."""
+    """The verdict on the deadlines of a job that is not submitted."""
     if not (found.judged and job.steps):
         return {}
     if found.promised is None or found.promised >= len(job.steps):
@@ -121,7 +121,7 @@ def _in_both(job_id: JobId, job: Job | None, now: Forecast, then: Forecast) -> w
 
 
 async def _added_jobs(call: Call, request: wire.CompareForecastsRequest) -> tuple[Job, ...]:
-    """The jobs as they would be accepted, under numbers that no other has."""
+    """The jobs as they would be accepted, under ids that no other job has."""
     if len(request.added_jobs) > MOST_ADDED_JOBS:
         raise InvalidRequest(f"at most {MOST_ADDED_JOBS} jobs", field="added_jobs")
     added = []
@@ -143,7 +143,7 @@ def _due_s(job: Job | None) -> float | None:
 
 
 async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
-    """The job that is there, or the one that would be accepted."""
+    """The existing job, or the job that would be accepted."""
     if bool(request.job_id) == request.HasField("spec"):
         raise InvalidRequest("name a job or give a spec, one of them", field="job_id")
     if request.job_id:
@@ -153,7 +153,7 @@ async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
 
 
 def changes_of(request: wire.CompareForecastsRequest, read: Published) -> Changes:
-    """The changed assumption, checked. Raises InvalidRequest."""
+    """The changed assumption, checked. InvalidRequest: it makes no sense."""
     nodes = request.added_nodes or request.closed_node_ids or request.lost_node_ids
     if not (nodes or request.policy or request.added_jobs):
         raise InvalidRequest("nothing would be otherwise: name nodes, jobs or a policy")
@@ -184,7 +184,7 @@ def _there(names: Iterable[str], field: str, read: Published) -> tuple[NodeId, .
 
 
 def _added(asked: Iterable[wire.AddedNodes], nodes: Iterable[Node]) -> Iterator[Node]:
-    """Nodes like those that are there, as far as there are any of their kind."""
+    """Nodes like existing ones, if there are any of their kind."""
     known = list(nodes)
     number = 0
     for group in asked:
@@ -221,7 +221,7 @@ def _usual_type(nodes: list[Node]) -> str:
 
 
 def _alike(nodes: list[Node], gpu_type: str) -> Node:
-    """A node with such GPUs, the first that is up."""
+    """A node with such GPUs, the first one that is up."""
     alike = [node for node in nodes if any(gpu.gpu_type == gpu_type for gpu in node.gpus)]
     if not alike:
         known = sorted({gpu.gpu_type for node in nodes for gpu in node.gpus})

@@ -1,6 +1,4 @@
-"""Calls of users about jobs: submit, look, steer. Watching, logs and commands are in watch.py,
-logs.py and execs.py.
-"""
+"""Calls about jobs: submit, list, show, change. For others see watch.py, logs.py and execs.py."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec, WorkLoss
+from dlq.v1.job_service_pb2 import SpecChange
 from dlq_common.errors import DlqError, PermissionDenied
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
@@ -31,7 +30,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call, page_size_of, position_of
-from dlq_master.rpc.calls.reads import ENCODED, Breathe
+from dlq_master.rpc.calls.reads import ENCODED, SLICE, Breathe
 from dlq_master.rpc.jobs.edits import Changed, changed, edit_each, told
 from dlq_master.rpc.jobs.journal import listed_events
 from dlq_master.rpc.jobs.lists.listing import ListedJobs, listed, parts_of, total
@@ -49,7 +48,7 @@ from dlq_master.rpc.specs.intake import (
     update_stimulus,
     words_of,
 )
-from dlq_master.rpc.specs.respec import respecified
+from dlq_master.rpc.specs.respec import Respecified, respecified
 from dlq_master.rpc.views.convert import attempt_message, contact_of, reason_messages
 from dlq_master.rpc.views.job_view import add_figures, brief_message, job_message
 from dlq_master.store.list_order import BY_NUMBER
@@ -58,6 +57,8 @@ if TYPE_CHECKING:
     from dlq_master.rpc.specs.hooked import SubmitHooks
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
+BYTES_OF_A_LOOK: Final = 2048
+"""So much of a spec is read and parsed in the time of a look at one job."""
 
 
 async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJobResponse:
@@ -70,13 +71,13 @@ async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJ
 async def _submit_by_hooks(
     call: Call, hooks: SubmitHooks, request: wire.SubmitJobRequest
 ) -> wire.SubmitJobResponse:
-    """The operator's hook comes first. Few masters have one."""
+    """Submit after the operator's hook. Few masters have one."""
     ask = await hooks.seen(request.spec, submit_stimulus(request, call.caller))
     call.hook = ask.hooked
     try:
         submitted = await call.ask(ask)
     except DlqError as refusal:
-        if ask.hooked:  # it may be refused for what the hook has made of it
+        if ask.hooked:  # the hook's change may be the reason of the refusal
             refusal.hint = f"{refusal.hint}\n{ask.hooked}".strip()
         raise
     answer = _told_submitted(call, request, submitted)
@@ -119,12 +120,13 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
 
 
 async def list_jobs(call: Call, request: wire.ListJobsRequest) -> bytes:
-    """The answer as bytes: most of its rows were encoded before."""
+    """The answer as bytes, since most of its rows are encoded already."""
     most = page_size_of(request.page_size)
     if request.with_details:
         most = min(most, MOST_DETAILED)
     breathe = call.breathe()
-    wanted = understood(request, call.caller, call.read, call.now_s, call.parts.notes, breathe)
+    seen = call.caller, call.read, call.now_s, call.parts.notes
+    wanted = await understood(request, *seen, breathe)
     # Before the list: an event that comes while it is made is told twice rather than never.
     page = _JobPage(call, most, with_details=request.with_details)
     if wanted.order == BY_NUMBER:
@@ -146,10 +148,11 @@ class _JobPage:
         self.rest = wire.ListJobsResponse(cursor=call.read.last_sequence)
         self.rows: list[bytes] = []
         self._call, self._most, self._with_details = call, most, with_details
+        self._specs = LastSpec()
         self.count, self._last = 0, JobId(0)
 
     async def fill(self, jobs: AsyncIterator[ListedJobs], breathe: Breathe) -> None:
-        """Take these jobs, up to the end of the page; where it ends before them, say so."""
+        """Add these jobs up to the end of the page. If others follow, set the next token."""
         rows, caller = self._call.parts.rows, self._call.caller
         async for some, block in jobs:
             encoded, now_s = rows.encoded, self._call.now_s
@@ -164,30 +167,89 @@ class _JobPage:
                     self.rest.next_page_token = str(self._last)
                     return
                 self._add(job, now_s)
-            await breathe(ENCODED * (rows.encoded - encoded + len(some) * self._with_details))
+                if self._with_details:  # one alone may have a script of megabytes
+                    await breathe(ENCODED + self._specs.cost())
+            await breathe(ENCODED * (rows.encoded - encoded))
 
     def _add(self, job: Job, now_s: float) -> None:
         rows, read, own = self._call.parts.rows, self._call.read, self._call.caller.may_see(job)
         row_of = rows.row if own else rows.redacted_row
         self.rows.append(row_of(job, read, now_s))
         if self._with_details:
-            self.rest.details.append(_detail(job, read) if own else wire.JobDetail())
+            detail = _detail(job, read, self._specs) if own else wire.JobDetail()
+            self.rest.details.append(detail)
         self.count, self._last = self.count + 1, job.job_id
 
 
-def _detail(job: Job, read: Published) -> wire.JobDetail:
+class LastSpec:
+    """The spec of the job that a long call has come to. Tasks of an array share one, which may have
+    megabytes. It is read from the disk and parsed once for all of them. No second one is kept.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int] | None = None
+        self._stored = b""
+        self._message: JobSpec | None = None
+        self._bare: tuple[JobSpec, bool] | None = None
+        self._changed: tuple[SpecChange, bytes, Respecified] | None = None
+        self._unpaid = 0
+
+    def stored(self, job: Job, read: Published) -> bytes:
+        """The spec as it is stored; empty for an unknown job."""
+        of = (job.spec_id, job.version if job.own_spec else 0)
+        if of != self._of:
+            self._of, self._message, self._bare = of, None, None
+            self._stored = read.spec(job.spec_id)
+            self._unpaid += len(self._stored)
+        return self._stored
+
+    def message(self, job: Job, read: Published) -> JobSpec:
+        """The same, parsed."""
+        stored = self.stored(job, read)
+        if self._message is None:
+            self._message = JobSpec.FromString(stored)
+        return self._message
+
+    def changed(self, job: Job, read: Published, asked: SpecChange) -> Respecified:
+        """The same, changed. Jobs with equal specs share the work: tasks keep changed specs of
+        their own, and lists of thousands of nodes take 10 ms.
+        """
+        stored, known = self.stored(job, read), self._changed
+        if known is None or known[0] != asked or known[1] != stored:
+            known = self._changed = (asked, stored, respecified(asked, stored, job))
+            self._unpaid += BYTES_OF_A_LOOK * SLICE
+        made = known[2]
+        respec = replace(made["respec"], seen_version=job.version)
+        return {"spec_change": made["spec_change"], "respec": respec}
+
+    def without_program(self, job: Job, read: Published) -> tuple[JobSpec, bool]:
+        """The same without script and environment, and whether it has a script."""
+        stored = self.stored(job, read)
+        if self._bare is None:
+            spec = JobSpec.FromString(stored)
+            has_script = bool(spec.script)
+            spec.ClearField("script")
+            spec.ClearField("environment")
+            self._bare = spec, has_script
+        return self._bare
+
+    def cost(self) -> int:
+        """The cost of all reads since the last call, in jobs that are looked at."""
+        cost, self._unpaid = self._unpaid // BYTES_OF_A_LOOK, 0
+        return cost
+
+
+def _detail(job: Job, read: Published, specs: LastSpec) -> wire.JobDetail:
     """The parts of a job that a list leaves out. Environments may hold secrets."""
-    detail = wire.JobDetail(
-        spec=JobSpec.FromString(read.spec(job.spec_id)),
+    spec, has_script = specs.without_program(job, read)
+    return wire.JobDetail(
+        spec=spec,
+        has_script=has_script,
         attempts=[
             attempt_message(each, job.rules, contact_of(each, read))
             for each in read.attempts(job.job_id)
         ],
     )
-    detail.has_script = bool(detail.spec.script)
-    detail.spec.ClearField("script")
-    detail.spec.ClearField("environment")
-    return detail
 
 
 async def cancel_job(call: Call, request: wire.CancelJobRequest) -> wire.CancelJobResponse:
@@ -231,18 +293,21 @@ async def resume_job(call: Call, request: wire.ResumeJobRequest) -> wire.ResumeJ
 
 
 async def update_job(call: Call, request: wire.UpdateJobRequest) -> wire.UpdateJobResponse:
+    specs = LastSpec()
+
     def make(edit: Edit, asked: wire.UpdateJobRequest = request) -> UpdateJob:
         job = call.read.job(edit["job_id"])
-        spec = b"" if job is None else call.read.spec(job.spec_id)
-        check_new_sizes(asked, JobSpec.FromString(spec))
+        if job is not None and asked.HasField("elastic"):
+            check_new_sizes(asked, specs.message(job, call.read))
         made = update_stimulus(asked, edit)
         if job is None or not asked.HasField("spec_change"):
             return made
-        return replace(made, **respecified(asked.spec_change, spec, job))
+        return replace(made, **specs.changed(job, call.read, asked.spec_change))
 
     hooks = call.parts.hooks
     seen = None if hooks is None else hooks.updates(call, request, make)
-    outcome = await edit_each(call, request, make, ask=call.ask if seen is None else seen.ask)
+    ask = call.ask if seen is None else seen.ask
+    outcome = await edit_each(call, request, make, ask=ask, cost=specs.cost)
     call.hook = "" if seen is None else "; ".join(seen.words)
     return wire.UpdateJobResponse(
         **await told(call, outcome), changes=outcome.changes, hook_notes=outcome.notes
@@ -275,7 +340,7 @@ async def checkpoint_job(
 
 
 async def attend_job(call: Call, request: wire.AttendJobRequest) -> wire.AttendJobResponse:
-    """Only a job's own client keeps it: an operator who looks is not its client."""
+    """Keep an attended job alive. Only its own client may: operators are not its client."""
     job = visible_job(call.read, call.caller, request.job_id)
     if not call.caller.owns(job):
         raise PermissionDenied(

@@ -1,4 +1,4 @@
-"""Requests for parts of the journal, and where they are found."""
+"""Requests for parts of the journal, and how to find them."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, Breathe
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
 from dlq_master.rpc.views.convert import event_message
 
-# A page that finds nothing to show ends after so many.
+# Events after which a page ends, even if it has found nothing to show.
 MOST_READ = 20_000
 CHUNK = 256
-CHUNK_OF_SEVERAL = 200
+SHORTEST_CHUNK = 8
 MOST_STORIES = 64  # jobs whose past is read one by one
 MOST_JOBS = 1_000
 MOST_KINDS = 64
 MOST_NODES = 1_000
-# The journal is in the order in which it was written; the wall clock may have been stepped back by
-# so much meanwhile.
+# The most by which the wall clock may have been stepped back between two events, which the journal
+# has in the order of writing.
 CLOCK_STEP_S = 3600.0
 _KIND = re.compile(r"[a-z0-9_]{1,64}\*?|\*", re.ASCII)
 
 
 class WantedEvents(NamedTuple):
-    """The content of an EventFilter. Empty: anything."""
+    """The conditions of an EventFilter. Empty: any event."""
 
     nodes: frozenset[str] = frozenset()
     actors: frozenset[str] = frozenset()  # the same nodes, as the actors
@@ -46,7 +46,7 @@ class WantedEvents(NamedTuple):
     since_s: float | None = None
 
     def has(self, event: JournalEvent) -> bool:
-        """Whether this is one of those asked for."""
+        """Whether an event meets the conditions."""
         if self.since_s is not None and event.time_s < self.since_s:
             return False
         if self.nodes and event.node_id not in self.nodes and event.actor not in self.actors:
@@ -56,7 +56,7 @@ class WantedEvents(NamedTuple):
 
 
 def wanted_of(asked: EventFilter) -> WantedEvents:
-    """The request. Raises InvalidRequest for what no event can be."""
+    """The conditions of a request. InvalidRequest: no event can meet them."""
     _check_most(asked.kinds, "filter.kinds", MOST_KINDS)
     _check_most(asked.node_ids, "filter.node_ids", MOST_NODES)
     for kind in asked.kinds:
@@ -79,9 +79,7 @@ def wanted_of(asked: EventFilter) -> WantedEvents:
 async def listed_events(
     read: Published, caller: Caller, request: wire.ListEventsRequest, breathe: Breathe
 ) -> wire.ListEventsResponse:
-    """A page of what the caller may see. Raises NotFound for a job that is not the caller's to
-    see.
-    """
+    """A page of events that the caller may see. NotFound: the job is hidden from the caller."""
     filtered, jobs = wanted_of(request.filter), _jobs(read, caller, request)
     most = page_size_of(request.page_size)
     # Before the list, as in ListJobs.
@@ -94,6 +92,9 @@ async def listed_events(
     for event in islice(journal(read, last, jobs), MOST_READ):
         seen += 1
         await breathe(LOOKED_AT)
+        if jobs and event.job_id not in jobs:
+            last = event.seq
+            continue
         if len(response.events) == most:
             response.next_page_token = str(last)
             response.cursor = last
@@ -109,11 +110,14 @@ async def listed_events(
 
 
 def journal(read: Published, after: int, of: Collection[JobId] = ()) -> Iterator[JournalEvent]:
-    """The journal after a position, of these jobs or (none) of everybody, oldest first."""
+    """The journal behind a position, oldest first.
+
+    Of few jobs it has only their events. Of many, or of none, it has the events of all jobs: the
+    next event of some jobs may stand behind millions.
+    """
     if not 0 < len(of) <= MOST_STORIES:
-        everything = _story(read, after, None, CHUNK)
-        return (event for event in everything if not of or event.job_id in of)
-    chunk = CHUNK if len(of) == 1 else CHUNK_OF_SEVERAL
+        return _story(read, after, None, CHUNK)
+    chunk = max(SHORTEST_CHUNK, CHUNK // len(of))  # one of each is read at once
     stories = [_story(read, after, job_id, chunk) for job_id in sorted(of)]
     return heapq.merge(*stories, key=lambda event: event.seq)
 
@@ -133,7 +137,7 @@ def _jobs(read: Published, caller: Caller, request: wire.ListEventsRequest) -> f
 
 
 def _begin_of(read: Published, after: int, since_s: float) -> int:
-    """A position after which everything of this time is found; O(log) reads of one event each."""
+    """A position before all events of this time, found by O(log) reads of one event each."""
     low, high = after, max(after, read.last_sequence)
     while low < high:
         middle = (low + high) // 2

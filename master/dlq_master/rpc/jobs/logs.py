@@ -1,4 +1,4 @@
-"""ReadLogs: where a rank's output is, and reading it from there."""
+"""ReadLogs: finds a rank's output on its node, and reads it from there."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from dlq_master.rpc.specs.intake import job_id_of
 async def read_logs(
     call: Call, request: wire.ReadLogsRequest
 ) -> AsyncIterator[wire.ReadLogsResponse]:
-    """Output from the offset on; the last message says so. May be resumed from any offset. The
-    output itself stays on the nodes.
+    """Output from the offset on; the last message says so. It may be resumed at any offset.
+
+    The output itself stays on the nodes.
     """
     attempt = _attempt(call, request)
     ranks = attempt.ranks
@@ -72,7 +73,7 @@ def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
 
 
 def _job(call: Call, text: str) -> Job:
-    """The job. The notifier reads the output of jobs whose owners want it told, and no other."""
+    """The job. The notifier may read only output that the job's owner wants to be told."""
     if call.caller.role != Role.NOTIFIER:
         return visible_job(call.read, call.caller, text)
     job = call.read.job(job_id_of(text))
@@ -91,7 +92,7 @@ def _is_told(call: Call, job: Job) -> bool:
 
 
 def _unreadable(attempt: Attempt, node_id: str, error: str) -> Unavailable | NotFound:
-    """The agent has no such output: not yet, or not any more."""
+    """The error of an agent without such output: not yet, or not any more."""
     if error == "too_many_readers":
         return Unavailable(f"node {node_id} has as many readers of output as it can serve")
     if attempt.live:

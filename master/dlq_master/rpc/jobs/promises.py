@@ -1,4 +1,4 @@
-"""Promised deadlines: the jobs that have one, those in danger, and the record by team."""
+"""Promised deadlines: jobs with a promise, promises in danger, and the record of each team."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_ENDANGERED, MOST_MISSED = 50, 50
 
 
 async def list_promises(call: Call, request: wire.ListPromisesRequest) -> bytes:
-    """The answer as bytes: its jobs are rows of a list, which were encoded before in part."""
+    """The answer as bytes, since parts of its jobs are encoded already."""
     read, caller = call.read, call.caller
     if request.page_size < 0:
         raise InvalidRequest("page_size is negative", field="page_size")
@@ -50,7 +50,7 @@ async def list_promises(call: Call, request: wire.ListPromisesRequest) -> bytes:
 
 
 async def _rows(call: Call, jobs: Sequence[Job]) -> list[bytes]:
-    """The jobs as the field `jobs`, whose number is that of ListJobsResponse."""
+    """The jobs as the field `jobs`, which has the same number as in ListJobsResponse."""
     rows, breathe, found = call.parts.rows, call.breathe(), []
     for job in jobs:
         encoded = rows.encoded
@@ -60,7 +60,7 @@ async def _rows(call: Call, jobs: Sequence[Job]) -> list[bytes]:
 
 
 async def _seen(call: Call, ids: Iterable[JobId], most: int) -> list[Job]:
-    """The first of these jobs that are any business of the caller's."""
+    """The first of these jobs that the caller may see."""
     breathe, found = call.breathe(), []
     for job_id in ids:
         await breathe(LOOKED_AT)
@@ -73,7 +73,7 @@ async def _seen(call: Call, ids: Iterable[JobId], most: int) -> list[Job]:
 
 
 async def _add_record(call: Call, answer: wire.ListPromisesResponse) -> None:
-    """The promises that are over: as numbers by team, and the last of those that were not kept."""
+    """Add past promises: numbers by team, and the latest broken ones."""
     read = call.read
     over = [(job, outcome) for job, outcome in read.promises_over() if call.caller.may_see(job)]
     counts: defaultdict[str, Counter[PromiseOutcome]] = defaultdict(Counter)

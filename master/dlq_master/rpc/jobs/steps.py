@@ -1,4 +1,4 @@
-"""Lists of steps for the owners of their jobs and for operators, page by page."""
+"""Lists of steps, page by page, for the owners of their jobs and for operators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_duration, to_duration, to_timestamp
+from dlq_master.control.read_model.job_blocks import EVERYBODY
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt, TakenSteps
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.call import Call, position_of
-from dlq_master.rpc.calls.reads import ENCODED, Breathe
-from dlq_master.rpc.jobs.visible import cost_of, visible_jobs
+from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, Breathe
+from dlq_master.rpc.jobs.lists.selection import A_BLOCK
+from dlq_master.rpc.jobs.visible import each_named, visible_jobs
 from dlq_master.store.tables.codec import BodyDamaged
 
 MOST_JOBS: Final = 1_000
@@ -34,10 +37,12 @@ _NOT_PLAIN: Final = re.compile(r"[^ -~]")
 
 
 async def list_steps(call: Call, request: wire.ListStepsRequest) -> wire.ListStepsResponse:
-    """A page of the steps of jobs of the caller. Nobody else learns of them, not even how many."""
+    """A page of the steps of the caller's jobs. No other caller learns anything, not even their
+    number.
+    """
     after, breathe = position_of(request.page_token), call.breathe()
     response, count = wire.ListStepsResponse(), 0
-    job_ids = _asked(call.read, call.caller, request, after)
+    job_ids = await _asked(call.read, call.caller, request, after, breathe)
     for start in range(0, len(job_ids), _AT_ONCE):
         some = job_ids[start : start + _AT_ONCE]
         found = await call.parts.steps.read(some, every=request.all_attempts)
@@ -52,29 +57,40 @@ async def list_steps(call: Call, request: wire.ListStepsRequest) -> wire.ListSte
     return response
 
 
-def _asked(
-    read: Published, caller: Caller, request: wire.ListStepsRequest, after: int
+async def _asked(
+    read: Published, caller: Caller, request: wire.ListStepsRequest, after: int, breathe: Breathe
 ) -> Sequence[JobId]:
+    """The jobs after `after`, in order: the named ones, or all of the caller's that run."""
     if len(request.job_ids) > MOST_JOBS:
         raise InvalidRequest(f"more than {MOST_JOBS} job_ids", field="job_ids")
     if request.job_ids:
-        return sorted(job_id for job_id in _named(read, caller, request) if job_id > after)
-    return [
-        job.job_id
-        for job in read.jobs()
-        if job.job_id > after and job.live_key is not None and caller.may_see(job)
-    ]
+        named = await _named(read, caller, request, breathe)
+        return sorted(job_id for job_id in named if job_id > after)
+    found: list[JobId] = []
+    user = EVERYBODY if caller.sees_all else caller.name
+    for number in read.block_numbers(user, after):
+        block = read.block(user, number)
+        await breathe(A_BLOCK + LOOKED_AT * block.living * len(block.jobs))
+        found += [job.job_id for job in block.jobs if block.living and _runs(job, caller, after)]
+    return found
 
 
-def _named(read: Published, caller: Caller, request: wire.ListStepsRequest) -> set[JobId]:
+def _runs(job: Job, caller: Caller, after: int) -> bool:
+    return job.job_id > after and job.live_key is not None and caller.may_see(job)
+
+
+async def _named(
+    read: Published, caller: Caller, request: wire.ListStepsRequest, breathe: Breathe
+) -> set[JobId]:
+    """The jobs that `job_ids` name. NotFound: one of them does not exist, or is hidden."""
+
+    def look_up(name: str) -> list[Job]:
+        return visible_jobs(read, caller, name)
+
     found: set[JobId] = set()
-    looked_at = 0
-    for text in dict.fromkeys(request.job_ids):
-        jobs = visible_jobs(read, caller, text)
-        looked_at += cost_of(text, len(jobs))
-        if looked_at > MOST_NAMED:
-            raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
-        found.update(job.job_id for job in jobs)
+    for named in each_named(dict.fromkeys(request.job_ids), look_up, "job_ids", MOST_NAMED):
+        await breathe(LOOKED_AT * named.cost)
+        found.update(job.job_id for job in named.jobs)
     return found
 
 
@@ -111,13 +127,13 @@ def _report(taken: TakenSteps) -> agents.StepsReport:
 
 
 def _end_of(attempts: Sequence[Attempt], taken: TakenSteps) -> float:
-    """The end of its attempt; of one that is not remembered the last word about it."""
+    """The end of its attempt; for a forgotten attempt, the time of its last report."""
     ends = (each.ended_time_s for each in attempts if each.key == taken.key)
     return next((end_s for end_s in ends if end_s is not None), taken.told_s)
 
 
 def _message(step: agents.ToldStep, told_s: float, ended_s: float | None) -> job_pb2.JobStep:
-    """A step as its owner sees it: every field fits, whatever the node has sent.
+    """A step as its owner sees it. Every field is valid, whatever the node has sent.
 
     `ended_s`: the end of its attempt. A step that still ran then was cancelled.
     """
@@ -146,6 +162,7 @@ def _message(step: agents.ToldStep, told_s: float, ended_s: float | None) -> job
 
 
 def _plain(text: str) -> str:
+    """The text with unprintable characters replaced, and cut off."""
     if len(text) <= _MOST_NAME and text.isascii() and text.isprintable():
         return text
     return _NOT_PLAIN.sub("?", text[:_MOST_NAME])

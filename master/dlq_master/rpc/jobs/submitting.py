@@ -1,6 +1,4 @@
-"""Many jobs in one call: a loop of submits costs a call each, this one call and few turns. Or a
-group, in one turn.
-"""
+"""SubmitJobs: many jobs in one call and few turns, or a group in one turn."""
 
 from __future__ import annotations
 
@@ -41,7 +39,10 @@ IN_A_TURN: Final = 250
 
 
 async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.SubmitJobsResponse:
-    """Each spec by itself, in their order, with a key of its own that a repeat makes again."""
+    """Submit each spec by itself, in their order.
+
+    Each has a key of its own, which a repeat of the request makes again.
+    """
     request_id = check_request_id(request.request_id)
     if request.members:
         return await _submit_group(call, request)
@@ -64,7 +65,7 @@ async def withdraw_submission(
 
 
 async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire.SubmittedJob]:
-    """The answers to these specs, which have their keys."""
+    """The answers to specs that have their keys."""
     asks, breathe = [], call.breathe()
     for key, spec in specs:
         asks.append(_asked(call, key, spec))
@@ -80,7 +81,9 @@ async def _submit_by_hooks(
     specs: Sequence[tuple[str, JobSpec]],
     asks: Sequence[SubmitJob | DlqError],
 ) -> list[wire.SubmittedJob]:
-    """The operator's hook sees one after the other. Few masters have one."""
+    """The same after the operator's hook, which sees one spec after another. Few
+    masters have one.
+    """
     seen = [
         await hooks.seen_or_refused(spec, ask)
         for (_key, spec), ask in zip(specs, asks, strict=True)
@@ -102,7 +105,7 @@ async def _submit_asks(
 
 
 def _tasks_of(spec: JobSpec) -> int:
-    """Of an array; the check has looked at each of them, if they are not too many for one."""
+    """The number of an array's tasks, MOST_TASKS at most."""
     ranges = ranges_of(spec)
     with suppress(ValueError):
         return min(count_of(ranges), MOST_TASKS)
@@ -123,7 +126,7 @@ def _told(answer: JobId | DlqError) -> wire.SubmittedJob:
 
 
 async def _submit_group(call: Call, request: wire.SubmitJobsRequest) -> wire.SubmitJobsResponse:
-    """All members, or the refusal of the first that cannot be accepted."""
+    """All members of a group, or the refusal of the first that cannot be accepted."""
     if len(request.specs) != len(request.members):
         what = f"{len(request.members)} members, and {len(request.specs)} specs"
         raise InvalidRequest(f"each member has a spec: these are {what}", field="members")
@@ -153,8 +156,9 @@ async def _submit_group(call: Call, request: wire.SubmitJobsRequest) -> wire.Sub
 def _tell_notes(
     call: Call, hooks: SubmitHooks, members: Sequence[AskedMember], jobs: list[wire.SubmittedJob]
 ) -> None:
-    """The changes and warnings of hooks stand with the first job of each member. A repeat has the
-    first answer, so the stored jobs tell them.
+    """Add the notes of hooks to the first job of each member.
+
+    A repeat gets the first answer, so they come from the stored jobs.
     """
     at = 0
     for member in members:
@@ -167,7 +171,7 @@ def _tell_notes(
 async def _member(
     call: Call, asked: wire.GroupMember, spec: JobSpec, request: wire.SubmitJobsRequest
 ) -> AskedMember:
-    """A member as it is asked for, and as the operator's hook leaves it."""
+    """A member as it was requested and as the operator's hook has changed it."""
     name = passing(check_word, asked.name, "members.name", "member")
     with of_member(name):
         if asked.job_count < 0:

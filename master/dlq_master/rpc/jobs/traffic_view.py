@@ -1,4 +1,4 @@
-"""The communication of a job, for its owner: the belief and its source, and the profile itself."""
+"""The communication of a job for its owner: the verdict, its source, and the profile itself."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def traffic_message(job: Job, read: Published) -> wire.JobTraffic:
 
 
 def profile_of(job: Job, read: Published) -> tuple[AttemptKey, bytes] | None:
-    """The profile of the start that is believed in, or else of the job's last that told
-    anything.
-    """
+    """The profile of the start that the verdict uses, else of the job's last start with one."""
     belief = read.belief(job)
     if belief is not None:
         keys: Sequence[AttemptKey] = [belief.basis.key]

@@ -1,4 +1,4 @@
-"""For how long a job has waited for what, as messages."""
+"""How long a job has waited for each reason, as messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_shares(waited: Waited | None) -> Iterator[job_pb2.WaitShare]:
 def with_times(
     reasons: Iterable[Reason], messages: Iterable[job_pb2.WaitReason], waited: Waited | None
 ) -> Iterator[job_pb2.WaitReason]:
-    """The messages of these reasons, each with how long it has held."""
+    """Messages of reasons, each with the time for which it has held."""
     spent = {} if waited is None else {one.code: one.held_s for one in waited.spent}
     for reason, message in zip(reasons, messages, strict=False):  # an ended job has no message
         held_s = spent.get(reason.kind.word)
@@ -51,8 +51,9 @@ def with_times(
 def with_owners(
     messages: Iterable[job_pb2.WaitReason], read: Published, caller: Caller
 ) -> Iterator[job_pb2.WaitReason]:
-    """The same, with whose the jobs in the way are, if the caller may know that. A caller for whom
-    jobs of others do not exist hears no numbers of theirs either.
+    """The same messages, with the users of the jobs in the way if the caller may know them.
+
+    A caller for whom other users' jobs do not exist does not get their ids either.
     """
     names, hidden = names_others(read, caller), hides_others(read, caller)
     for message in messages:

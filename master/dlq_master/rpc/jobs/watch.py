@@ -1,4 +1,4 @@
-"""WatchEvents: the journal as it grows, for one caller, with signs of life in between."""
+"""WatchEvents: the journal as it grows, for one caller, with keep-alive messages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ MOST_WATCHED: Final = 100_000
 async def watch_events(
     call: Call, request: wire.WatchEventsRequest, *, keep_alive_s: float = KEEP_ALIVE_S
 ) -> AsyncIterator[wire.WatchEventsResponse | bytes]:
-    """Every event after the cursor that the caller may see, then new ones, without end. A watcher
-    that lost its right to watch is sent away.
-    """
+    """Every event after the cursor that the caller may see, then new ones, without end."""
     if len(request.job_ids) > MOST_WATCHED:
         raise InvalidRequest(f"more than {MOST_WATCHED} job_ids", field="job_ids")
     wanted = await _jobs_of(call, request.job_ids)
@@ -37,9 +35,11 @@ async def watch_events(
     if 0 < len(wanted) <= MOST_STORIES:
         # Their own stories are shorter than everybody's, and whole behind the journal's horizon.
         last = call.read.last_sequence
+        breathe = call.breathe()
         for event in journal(call.read, cursor, wanted):
             if event.seq > last:
                 break
+            await breathe(LOOKED_AT)  # the filter may want none of thousands
             call.check_member()
             if answer := _named_answer(call, event, filtered):
                 yield answer
@@ -69,6 +69,7 @@ async def watch_events(
 def _answers(
     call: Call, events: Iterable[JournalEvent], wanted: frozenset[JobId], filtered: WantedEvents
 ) -> Iterator[bytes]:
+    """The events that the caller may see and has asked for, encoded."""
     for event in events:
         if event.job_id in wanted:
             if answer := _named_answer(call, event, filtered):
@@ -78,7 +79,7 @@ def _answers(
 
 
 async def _jobs_of(call: Call, names: Iterable[str]) -> frozenset[JobId]:
-    """NotFound when one of them is not for the caller."""
+    """The named jobs. NotFound: one of them is hidden from the caller."""
     found, breathe = set[JobId](), call.breathe()
     for name in dict.fromkeys(names):
         found.add(visible_job(call.read, call.caller, name).job_id)
@@ -87,7 +88,7 @@ async def _jobs_of(call: Call, names: Iterable[str]) -> frozenset[JobId]:
 
 
 def _start(read: Published, cursor: int, wanted: frozenset[JobId]) -> int:
-    """Where to begin; CursorExpired when that is behind the journal's horizon."""
+    """The position to begin at. CursorExpired: it is behind the journal's horizon."""
     if cursor < FROM_NOW_ON:
         raise InvalidRequest("a cursor is the sequence of an event, 0 or -1", field="cursor")
     if cursor == FROM_NOW_ON:
@@ -98,14 +99,16 @@ def _start(read: Published, cursor: int, wanted: frozenset[JobId]) -> int:
 
 
 def _are_whole(read: Published, wanted: frozenset[JobId]) -> bool:
-    """Whether nothing of these jobs can have been cut: each of them lives."""
+    """Whether no events of these jobs can have been cut off: each of them lives."""
     jobs = [read.job(job_id) for job_id in wanted]
     few = 0 < len(jobs) <= MOST_STORIES
     return few and all(job is not None and not job.ended for job in jobs)
 
 
 def _named_answer(call: Call, event: JournalEvent, filtered: WantedEvents) -> bytes | None:
-    """For a named job: a reader that filters its events hears of its end all the same."""
+    """An event of a named job. Even if the filter excludes it, the reader is told of
+    the job's end.
+    """
     if filtered.has(event):
         return _answer(call, event)
     job = call.read.job(event.job_id) if event.job_id is not None else None

@@ -1,8 +1,8 @@
-"""The door of `/metrics`: plain on loopback, TLS everywhere else.
+"""The access to `/metrics`: plain HTTP on loopback, TLS everywhere else.
 
 Elsewhere a scraper shows a certificate of the cluster's CA whose holder is an operator or an admin.
-Or it shows a bearer token, where `[metrics] token_file` names one. With a token file, loopback asks
-for the token too. When the master restarts, it makes another certificate of its own CA.
+Or it shows the bearer token of `[metrics] token_file`. With a token file, loopback needs the token
+too. A restarted master makes another certificate of its own CA.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dlq_master.rpc.calls.roles import OPERATORS
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.metrics.token_file import TokenFile
 
-_LOOK_S: Final = 600.0  # so often it is asked whether the certificate is to be renewed
+_LOOK_S: Final = 600.0  # how often a renewal of the certificate is considered
 
 
 class MetricsTls:
     """The master's side of TLS, with a certificate that is renewed in time."""
 
     def __init__(self, authority: Signs, clock: Clock, *, demanding: bool) -> None:
-        """`demanding`: a scraper without a certificate of the CA has no connection."""
+        """`demanding`: a scraper without a certificate of the CA gets no connection."""
         self._clock = clock
         self._certificate = MasterCertificate(authority, clock)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -37,7 +37,7 @@ class MetricsTls:
         self._look_s = 0.0
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """The TLS context of the next connection."""
         now_s = self._clock.boottime_s()
         if self._loaded is None or now_s >= self._look_s:
             self._look_s = now_s + _LOOK_S
@@ -51,7 +51,7 @@ class MetricsTls:
 
 
 class MetricsDoor:
-    """Says who may read the page."""
+    """Decides who may read the page."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class MetricsDoor:
         token: TokenFile | None = None,
         check_member: Callable[[CertifiedIdentity], object] = lambda _: None,
     ) -> None:
-        """Without TLS and a token everybody may, as on loopback."""
+        """Without TLS and a token every scraper may, as on loopback."""
         self.tls = tls
         self._token = token
         self._check_member = check_member
 
     def refusal(self, certificate: bytes | None, authorization: str) -> str:
-        """Why this scraper may not read the page; empty: it may. `certificate`: DER, proven by TLS
-        to be of the CA.
+        """Why this scraper may not read the page; empty: it may. `certificate`: DER, verified by
+        TLS.
         """
         if self.tls is None and self._token is None:
             return ""

@@ -1,4 +1,4 @@
-"""Puts the pages of metrics together. Only a master that serves them imports this."""
+"""Assembles the pages of metrics. Only a master that serves them imports this module."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def metrics_server(
     foresight: Foresight,
     authority: Signs,
 ) -> MetricsServer:
-    """The server of `listen.metrics`, which it does not start. ConfigError: its token file."""
+    """The server of `listen.metrics`, not started. ConfigError: its token file is of no use."""
     address = config.listen.metrics
     token = token_file_of(config.metrics.token_file)
     tls = None if is_loopback(address) else MetricsTls(authority, clock, demanding=token is None)

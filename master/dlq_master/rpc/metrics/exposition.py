@@ -1,7 +1,7 @@
-"""Families of metrics, and the two formats that Prometheus reads: text 0.0.4 and OpenMetrics 1.0.
+"""Metric families, in both formats that Prometheus reads: text 0.0.4 and OpenMetrics 1.0.
 
-OpenMetrics also has units, an end of the page, and exemplars. The names of samples are the same in
-both, so that a change of the format changes no dashboard.
+OpenMetrics also has units, an end of the page, and exemplars. Samples have the same names in both,
+so that a change of the format changes no dashboard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INFO = "_info"
 
 
 class MetricSample(NamedTuple):
-    """One line. `suffix`: behind the name of the family."""
+    """One line. `suffix`: the end of its name, behind the name of the family."""
 
     labels: Labels
     value: float
@@ -31,8 +31,9 @@ class MetricSample(NamedTuple):
 
 
 class MetricFamily(NamedTuple):
-    """One metric with its samples. `kind`: gauge, counter, histogram or info. The name of a counter
-    ends with `_total`, that of an info with `_info`.
+    """A metric with its samples. `kind`: gauge, counter, histogram or info.
+
+    The name of a counter ends with `_total`, that of an info with `_info`.
     """
 
     name: str
@@ -48,12 +49,12 @@ def family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) ->
 
 
 def gauge(name: str, words: str, value: float) -> MetricFamily:
-    """A metric of one sample without labels."""
+    """A metric with one sample without labels."""
     return family(name, "gauge", words, {(): value})
 
 
 def by(name: str, kind: str, words: str, label: str, values: Mapping[str, float]) -> MetricFamily:
-    """A metric with one label; zeros of gauges are left out."""
+    """A metric with one label. Gauges of 0 are left out."""
     kept: dict[Labels, float] = {
         ((label, word),): n for word, n in values.items() if n or kind != "gauge"
     }
@@ -61,7 +62,7 @@ def by(name: str, kind: str, words: str, label: str, values: Mapping[str, float]
 
 
 def histogram(name: str, words: str, found: Histograms, *, exemplars: bool = False) -> MetricFamily:
-    """A metric of histograms. `exemplars`: with a job's number for each bucket, in OpenMetrics."""
+    """A metric of histograms. `exemplars`: a job's id for each bucket, in OpenMetrics."""
     samples = (sample for labels, one in found for sample in _buckets(labels, one))
     if not exemplars:
         samples = (sample._replace(exemplar=None) for sample in samples)
@@ -69,7 +70,7 @@ def histogram(name: str, words: str, found: Histograms, *, exemplars: bool = Fal
 
 
 def text_page(families: Iterable[MetricFamily]) -> str:
-    """Everything in the text format 0.0.4."""
+    """All families in the text format 0.0.4."""
     lines: list[str] = []
     for one in families:
         kind = "gauge" if one.kind == "info" else one.kind
@@ -79,7 +80,7 @@ def text_page(families: Iterable[MetricFamily]) -> str:
 
 
 def openmetrics_page(families: Iterable[MetricFamily]) -> str:
-    """Everything as OpenMetrics 1.0."""
+    """All families as OpenMetrics 1.0."""
     lines: list[str] = []
     for one in families:
         name = _base(one)
@@ -91,7 +92,7 @@ def openmetrics_page(families: Iterable[MetricFamily]) -> str:
 
 
 def wanted_format(accept: str) -> str:
-    """The content type that a scraper asks for in its Accept header: TEXT if it asks for none."""
+    """The content type for a scraper's Accept header; TEXT if it has none."""
     weights = {TEXT: 0.0, OPENMETRICS: 0.0}
     for offer in accept.lower().split(","):
         media, *settings = (part.strip() for part in offer.split(";"))
@@ -109,7 +110,7 @@ _OPEN_VERSIONS = (None, "1.0.0", "0.0.1")
 
 
 def _weight(text: str | None) -> float:
-    """A quality of HTTP; one that nobody can read counts as the lowest."""
+    """A quality value of HTTP; an invalid one counts as the lowest."""
     if text is None:
         return 1.0
     try:
@@ -127,7 +128,7 @@ def _buckets(labels: Labels, one: Histogram) -> Iterator[MetricSample]:
 
 
 def _base(one: MetricFamily) -> str:
-    """The name of the family, as OpenMetrics has it: without the suffix of its samples."""
+    """The name of the family in OpenMetrics, without the suffix of its samples."""
     if one.kind == "counter":
         return one.name.removesuffix(_TOTAL)
     return one.name.removesuffix(_INFO) if one.kind == "info" else one.name
@@ -150,7 +151,7 @@ def _exemplar(sample: MetricSample) -> str:
 
 
 def _number(value: float) -> str:
-    """All digits: a counter that lost its last ones would seem to stand still."""
+    """A number with all its digits: a rounded counter would seem to stand still."""
     if not isfinite(value):
         return "NaN" if isnan(value) else "+Inf" if value > 0.0 else "-Inf"
     whole = int(value)

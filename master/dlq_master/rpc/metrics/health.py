@@ -1,5 +1,5 @@
-"""Figures for alerts in `/metrics`: failures, the silence of nodes, queues of the master, and the
-age of its forecasts.
+"""Figures for alerts in `/metrics`: failures, silent nodes, queues of the master, the age of
+forecasts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family, gaug
 
 
 def health_families(read: Published, now_s: float) -> Iterator[MetricFamily]:
-    """Helpers, incidents and the silence of nodes."""
+    """Helper processes, incidents and the silence of nodes."""
     yield from _helpers(read)
     incidents = read.incidents()
     words = (
@@ -33,8 +33,8 @@ def health_families(read: Published, now_s: float) -> Iterator[MetricFamily]:
 
 
 def queue_families(waiting: int, foresight: Foresight, now_s: float) -> Iterator[MetricFamily]:
-    """Letters that no turn has taken, and the age of the last forecast. Without a forecast there is
-    no age.
+    """Stimuli that wait for a turn, and the age of the last forecast. No
+    forecast: no age.
     """
     words = "Requests and messages that wait for a turn."
     yield gauge("dlq_inbox_depth", words, waiting)
@@ -45,8 +45,8 @@ def queue_families(waiting: int, foresight: Foresight, now_s: float) -> Iterator
 
 
 def _silence(read: Published, now_s: float) -> Iterator[MetricFamily]:
-    """Nodes that this start has not heard yet have no figure; dlq_nodes counts those that are
-    down.
+    """The silence of nodes. Nodes not heard since the start have no figure; dlq_nodes counts those
+    that are down.
     """
     nodes = [node for node in read.nodes() if node.state is not NodeState.DOWN]
     heard = [read.contact_s(node.node_id) for node in nodes]

@@ -1,5 +1,5 @@
-"""Figures of the master's own host for `/metrics`: the audit, backups, the disk, the CA, and what a
-start found lost.
+"""Figures of the master's host for `/metrics`: the audit, backups, the disk, the CA, and losses
+found at the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COPIES = (("database", "dlq.backup.db"), ("whole", STAMP))
 
 
 class HostMetrics:
-    """Reads a few files' times when it is asked; a file that cannot be read has no figure."""
+    """Reads the times of a few files on demand. A file that cannot be read has no figure."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class HostMetrics:
         self._ca_end_s = authority.not_after_s
 
     def families(self) -> Iterator[MetricFamily]:
-        """All of them."""
+        """All figures."""
         yield from self._audit_families()
         words = "Acknowledged batches that this start found missing in the database."
         yield gauge("dlq_commits_lost", words, len(self._losses.batches))
@@ -74,7 +74,7 @@ class HostMetrics:
         yield family("dlq_backup_age_seconds", "gauge", words, ages)
 
     def _shipping(self) -> Iterator[MetricFamily]:
-        """Nothing where this master ships nothing."""
+        """The figures of shipping; none if this master ships nothing."""
         status = read_status(self._state_dir)
         if status is None:
             return
@@ -92,7 +92,7 @@ class HostMetrics:
 
 
 def _figures(look: Callable[[], T]) -> Iterator[T]:
-    """The found value, or nothing."""
+    """One sample for a found value, else none."""
     try:
         yield look()
     except OSError:

@@ -1,7 +1,7 @@
-"""Series that name nodes, jobs and people at `/metrics`: off unless `[metrics]` asks for them.
+"""Series that name nodes, jobs and users at `/metrics`, if `[metrics]` asks for them.
 
-Each is 1, and says by its labels what belongs together. So a site joins the figures of DCGM, which
-know GPUs, with jobs: `DCGM_FI_DEV_GPU_UTIL * on (UUID) group_left (job_id) dlq_gpu_job_info`.
+Each has the value 1, and its labels connect names. So a site joins the figures of DCGM, which know
+GPUs, with jobs: `DCGM_FI_DEV_GPU_UTIL * on (UUID) group_left (job_id) dlq_gpu_job_info`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family
 
 
 def info_families(read: Published, config: MetricsConfig) -> Iterator[MetricFamily]:
-    """The series that are asked for: O(nodes), and O(held GPUs)."""
+    """The configured series: O(nodes), and O(held GPUs)."""
     if not (config.node_info or config.job_info):
         return
     read.node_sums()  # it looks at the nodes that have changed

@@ -1,7 +1,7 @@
-"""The part of a master among several, for `/metrics` and `/readyz`; also of one that stands by.
+"""The part of a master among several, for `/metrics` and `/readyz`; also of a standby.
 
-A standby serves its own page, at the same port: its part and how far it has read. The figures of
-the cluster are on the leader's page alone. A takeover closes the one and opens the other.
+A standby serves a page of its own at the same port: its part, and how far it has read. Only the
+leader's page has the figures of the cluster. A takeover replaces the one page by the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dlq_master.rpc.metrics.token_file import token_file_of
 
 
 def leader_families(part: MasterPart | None) -> Iterator[MetricFamily]:
-    """None: there is no other master, and it leads. Figures that it cannot have are absent."""
+    """Its part; None: it leads, and there is no other master. Unknown figures are absent."""
     yield gauge("dlq_leader", "1 while this master leads, 0 while it stands by.", _leads(part))
     words = (
         "Until the lease of the leader ends, if nobody renews it; absent without another master."
@@ -39,8 +39,8 @@ def leader_families(part: MasterPart | None) -> Iterator[MetricFamily]:
 
 
 def readiness(part: MasterPart | None) -> Readiness:
-    """Whether this master serves, and its part in words. A standby refuses calls: it is not ready
-    for them, however far it has read.
+    """Whether this master serves, and its part in words. A standby refuses calls, so it is not
+    ready.
     """
     if part is None:
         return Readiness(True, "leads alone")
@@ -59,8 +59,8 @@ def readiness(part: MasterPart | None) -> Readiness:
 def standby_page(
     config: MasterConfig, authority: Signs, clock: Clock, door: Door, part: Callable[[], MasterPart]
 ) -> MetricsServer:
-    """The server of `listen.metrics` for a standby, which it does not start. ConfigError: its token
-    file.
+    """The server of `listen.metrics` for a standby, not started. ConfigError: its token file is of
+    no use.
     """
     address = config.listen.metrics
     token = token_file_of(config.metrics.token_file)

@@ -1,10 +1,10 @@
-"""`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks. And
-`GET /readyz`: whether this master serves calls.
+"""`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks.
 
-The door says who may read (access.py). A scraper that is slow or hostile costs the master nothing
-that counts. It serves few connections at a time, each for a few seconds and after a short header.
-It takes a new one in PACE_S, and makes the page once in FRESH_S. A new connection takes the place
-of the oldest one of the host with the most. Those to come wait in the kernel's short queue.
+And `GET /readyz`: whether this master serves calls. The door decides who may read (access.py). A
+slow or hostile scraper costs the master little. Few connections are open at a time, each for a few
+seconds and after a short header. A new one is accepted every PACE_S, and the page is made once in
+FRESH_S. A new connection replaces the oldest one of the host with the most. Further ones wait in
+the kernel's short queue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LONGEST_REQUEST: Final = 8192
 MOST_AT_ONCE: Final = 8
 WAITING: Final = 16  # connections in the kernel's queue
 PACE_S: Final = 0.05  # between two connections
-FRESH_S: Final = 1.0  # so long a page is told again
+FRESH_S: Final = 1.0  # for this time the same page is served again
 PLAIN: Final = "text/plain; charset=utf-8"
 READY: Final = "/readyz"
 Source = Callable[[], Iterable[MetricFamily]]
@@ -49,7 +49,7 @@ class Readiness(NamedTuple):
 
 
 class MetricsServer:
-    """Serves pages over HTTP/1.0; every connection is closed after its answer."""
+    """Serves pages over HTTP/1.0. Every connection is closed after its answer."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class MetricsServer:
         *,
         ready: Callable[[], Readiness] = lambda: Readiness(True, "serves"),
     ) -> None:
-        """`pages`: the metrics of each path. `patience_s`: with one connection. `ready` answers
-        READY.
+        """`pages`: the metrics of each path. `patience_s`: the time for a connection. `ready`
+        answers READY.
         """
         self._ready = ready
         self._door = door
@@ -77,12 +77,12 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Where it listens, once it does."""
+        """The port, once it listens."""
         port: int = self._listening[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """Listen at every address that the host's name has; OSError where one is taken."""
+        """Listen at every address of the host's name. OSError: one is taken."""
         host, port = split_address(self._address)
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         for family, address in dict.fromkeys((one[0], one[4]) for one in found):
@@ -92,7 +92,7 @@ class MetricsServer:
             self._begin(self._accept(listening))
 
     async def stop(self) -> None:
-        """Listen no more, and leave the connections there are."""
+        """Stop listening; open connections go on."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -117,7 +117,9 @@ class MetricsServer:
             await asyncio.sleep(PACE_S)
 
     def _make_room(self) -> None:
-        """Silent connections of one host keep no other from being served."""
+        """Close the oldest connection of the host with the most, so that no host blocks
+        the others.
+        """
         if len(self._serving) >= MOST_AT_ONCE:
             ((host, _),) = Counter(self._serving.values()).most_common(1)
             oldest = next(task for task, of in self._serving.items() if of == host)
@@ -156,7 +158,7 @@ class MetricsServer:
     async def _opened(
         self, connection: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The streams of a connection, after the handshake of TLS where the door wants one."""
+        """The streams of a connection, after the TLS handshake if there is one."""
         loop, tls = asyncio.get_running_loop(), self._door.tls
         reader = asyncio.StreamReader(limit=LONGEST_REQUEST)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -201,7 +203,7 @@ class MetricsServer:
 
 
 def headers_of(lines: Iterable[str]) -> dict[str, str]:
-    """The headers of a request, by their names in small letters; the last of a name counts."""
+    """The headers of a request by name in small letters; the last one of a name counts."""
     rows = (line.partition(":") for line in lines if ":" in line)
     return {name.strip().lower(): value.strip() for name, _, value in rows}
 

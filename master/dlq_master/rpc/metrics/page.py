@@ -1,7 +1,7 @@
 """The figures of the cluster and of the master's loop at `/metrics`.
 
-All of it comes from sums that are kept at each commit. The price of the page grows with its lines
-and with the nodes that have changed since the last look. No job and no attempt is looked at.
+They come from sums that are kept at each commit. The cost of the page grows with its lines and with
+the nodes that have changed since the last page. No job and no attempt is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _jobs(read: Published) -> Iterator[MetricFamily]:
 
 
 def shown_jobs(read: Published) -> Mapping[Labels, float]:
-    """By the states that people see: those of living attempts, where there are any."""
+    """The number of jobs by shown state; a live attempt decides the state."""
     found = Counter(read.tally.states)
     found.update(read.living_tally.states)
     return {

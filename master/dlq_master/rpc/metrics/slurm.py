@@ -1,8 +1,8 @@
-"""`/metrics/slurm`: the names that Slurm 25.11 and exporters for Slurm tell. Dashboards of a site
-that came from Slurm show figures on the first day.
+"""`/metrics/slurm`: the metrics of Slurm 25.11 and of exporters for Slurm, by their names.
 
-The numbers are those of `/metrics`, so the page costs as little. Names without a counterpart are
-left out; docs/reference/slurm-metrics.md says where a figure means something else.
+So dashboards of a site that came from Slurm work on the first day. The numbers are those of
+`/metrics`, so the page costs as little. Names without a counterpart are left out.
+docs/reference/slurm-metrics.md lists figures with another meaning.
 """
 
 from __future__ import annotations

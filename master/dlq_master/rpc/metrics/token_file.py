@@ -1,7 +1,7 @@
-"""The bearer token of `/metrics`: alone in a file that only its owner may read.
+"""The bearer token of `/metrics`, in a file that only its owner may read.
 
-The file is read again once it has changed. A file that is gone, or that others may read, lets
-nobody in.
+The file is read again once it has changed. A missing file, or one that others may read, refuses all
+scrapers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class TokenFile:
     """A bearer token in a file of mode 0600."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError where the file is of no use."""
+        """ConfigError: the file is of no use."""
         self._path = path
         self._stamp = self._stamped()
         self._digest = _digest(_read(path))
 
     def holds(self, given: str) -> bool:
-        """Whether this is the token of the file as it is now."""
+        """Whether this is the file's present token."""
         stamp = self._stamped()
         if stamp != self._stamp:
             self._stamp, self._digest = stamp, b""
@@ -50,7 +50,7 @@ class TokenFile:
 
 
 def token_file_of(name: str) -> TokenFile | None:
-    """The file that the configuration names; None: it names none. Raises ConfigError."""
+    """The configured file; None: there is none. ConfigError: it is of no use."""
     if not name:
         return None
     if not name.startswith("/"):
@@ -59,7 +59,7 @@ def token_file_of(name: str) -> TokenFile | None:
 
 
 def _read(path: Path) -> str:
-    """The token. ConfigError says what is wrong with the file."""
+    """The token. ConfigError: the file is of no use."""
     try:
         token = read_private(path).decode("ascii").strip()
     except OSError as error:
@@ -78,5 +78,5 @@ def _read(path: Path) -> str:
 
 
 def _digest(token: str) -> bytes:
-    """Of one length, whatever the length of the token: a comparison tells nothing by its time."""
+    """A digest of fixed length, so that the time of a comparison reveals nothing."""
     return hashlib.sha256(token.encode()).digest()

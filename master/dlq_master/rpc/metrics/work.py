@@ -1,6 +1,6 @@
 """The fates of jobs since the start of the master, and its answers to calls, at `/metrics`.
 
-Counters begin at 0 with every start: Prometheus takes that for a reset, and its rates stay right.
+Counters begin at 0 with every start. Prometheus takes that for a reset, and its rates stay right.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def call_families(times: CallTimes) -> Iterator[MetricFamily]:
 
 
 def hook_families(desk: HookDesk | None) -> Iterator[MetricFamily]:
-    """Calls of the operator's hooks; without hooks there is no sample."""
+    """Calls of the operator's hooks; no sample without hooks."""
     calls: dict[Labels, float] = {}
     seconds: dict[Labels, float] = {}
     if desk is not None:

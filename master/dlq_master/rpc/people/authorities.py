@@ -1,14 +1,14 @@
-"""The authority that signs, and for a while the next one beside it: the CA changes under a running
-cluster.
+"""The signing authority, and for a while the next one beside it: a change of the CA while running.
 
 1. `begin`: the next authority signs all new certificates, and all members are told to renew. Both
-   roots are trusted. The master still shows a certificate of the present one, known to everybody.
-2. A member that comes with a certificate of the next authority knows both roots.
-3. `finish`: the next one is the present one. The former root and its certificates count for
-   nothing, and members renew once more to forget it.
+   roots are trusted. The master still shows a certificate of the present authority, which every
+   member knows.
+2. A member with a certificate of the next authority knows both roots.
+3. `finish`: the next authority becomes the present one. The former root and its certificates are
+   void, and members renew once more to forget it.
 
-All of it is files of the state directory, written before anything changes. So a master that
-restarts goes on where it was. A silent agent renews once its line is back, while both roots count.
+All of it is files of the state directory, written before anything changes. So a restarted master
+goes on where it was. A silent agent renews once its line is back, while both roots count.
 """
 
 from __future__ import annotations
@@ -35,32 +35,36 @@ FILES: Final = (KEY, CERTIFICATE, STAGED, NEXT, DONE, SEEDS)
 
 
 class MemberSeen(NamedTuple):
-    """When a member last came with a certificate of either authority; 0: never so far."""
+    """When a member last came with a certificate of each authority; 0: never."""
 
     former_s: float = 0.0
     next_s: float = 0.0
 
     @property
     def follows(self) -> bool:
-        """Whether it has the next one, and used the former one no more since."""
+        """Whether it has a certificate of the next authority, and has not used a former
+        one since.
+        """
         return self.next_s > self.former_s
 
 
 class SharedFiles(Protocol):
-    """The same files at other masters (`shared_authority.py`)."""
+    """The copies of these files at other masters (`shared_authority.py`)."""
 
     def news(self) -> str | None:
-        """A word for the database, where other masters lack these files; None: they have them."""
+        """The word to store in the database if other masters lack these files; None: they have
+        them.
+        """
 
     def stored(self, word: str) -> None:
-        """The database has it."""
+        """The database has this word."""
 
 
 class Authorities:
-    """Signs as the one that is to sign now. Its methods are those of `Authority`."""
+    """Signs as the authority that is to sign now. Its methods are those of `Authority`."""
 
     def __init__(self, state_dir: Path, cluster: str) -> None:
-        """ConfigError when the CA is missing, readable by others, or another cluster's."""
+        """ConfigError: the CA is missing, readable by others, or another cluster's."""
         self._dir = state_dir
         self._begun = self._finished = ""  # by which requests
         self.seen: dict[tuple[str, str], MemberSeen] = {}
@@ -77,7 +81,7 @@ class Authorities:
             self.shared.stored(word)
 
     def reload(self) -> None:
-        """Sign as the files say now: another master has changed them."""
+        """Read the files again: another master has changed them."""
         self.__init__(self._dir, self.cluster)  # type: ignore[misc] # all of it is of the files
 
     # --- an authority -------------------------------------------------------------------------
@@ -88,7 +92,7 @@ class Authorities:
 
     @property
     def not_after_s(self) -> float:
-        """When the first of them ends."""
+        """The end of the authority that ends first."""
         return min(one.not_after_s for one in self._both())
 
     def sign_user(self, request: bytes, name: str, role: Role, now_s: float) -> bytes:
@@ -106,15 +110,15 @@ class Authorities:
         return self._signer.sign_node(request, node_id, now_s)
 
     def sign_master(self, request: bytes, now_s: float) -> bytes:
-        """By the present one: members that have not renewed yet know no other."""
+        """Signed by the present authority: members that have not renewed know no other."""
         return self.present.sign_master(request, now_s)
 
     def sign_exchange(self, request: bytes, now_s: float) -> bytes:
-        """By the present one: other organisations pin its root."""
+        """Signed by the present authority: other organisations pin its root."""
         return self.present.sign_exchange(request, now_s)
 
     def certificate_pem(self) -> bytes:
-        """All roots that count."""
+        """All trusted roots."""
         return b"".join(dict.fromkeys(one.certificate_pem() for one in self._both()))
 
     def pinned_pem(self) -> bytes:
@@ -128,20 +132,21 @@ class Authorities:
     # --- the change ---------------------------------------------------------------------------
 
     def begun_by(self, request_id: str) -> bool:
-        """Whether the present change is this request's, in the life of this master."""
+        """Whether this request began the present change, since this master started."""
         return bool(request_id) and self._begun == request_id and self.next is not None
 
     def finished_by(self, request_id: str) -> bool:
-        """Whether the last change was ended by this request, in the life of this master."""
+        """Whether this request finished the last change, since this master started."""
         return bool(request_id) and self._finished == request_id
 
     def begin(self, now_s: float, request_id: str = "") -> None:
-        """`prepare` and `adopt`, where no other master has to know."""
+        """`prepare` and `adopt`, if no other master has to know."""
         self.adopt(self.prepare(now_s), request_id)
 
     def prepare(self, now_s: float) -> Authority:
-        """The next authority, on disk: the one that was imported, or a new root. It signs nothing
-        yet. IllegalTransition while a change is on its way.
+        """Write the next authority to disk: an imported one, or a new root. It signs nothing yet.
+
+        IllegalTransition: a change is under way.
         """
         if self.next is not None:
             raise IllegalTransition(
@@ -156,14 +161,12 @@ class Authorities:
         return made
 
     def adopt(self, made: Authority, request_id: str = "") -> None:
-        """Let it sign, and tell all members to renew."""
+        """Let the next authority sign, and tell all members to renew."""
         self.next, self.turned, self.seen = made, True, {}
         self._begun = request_id
 
     def finish(self, request_id: str = "") -> None:
-        """The former authority counts for nothing from now on. IllegalTransition without a change
-        on its way.
-        """
+        """Drop the former authority. IllegalTransition: no change is under way."""
         if self.next is None:
             raise IllegalTransition("no change of the CA is on its way", hint="dlq admin ca rotate")
         (self._dir / NEXT).rename(self._dir / DONE)
@@ -172,15 +175,15 @@ class Authorities:
         self._finished = request_id
 
     def counts(self, identity: CertifiedIdentity) -> bool:
-        """Whether the authority that signed this certificate counts."""
+        """Whether the authority that signed this certificate is trusted."""
         return not self.turned or identity.issuer in [one.key_id for one in self._both()]
 
     def is_former(self, identity: CertifiedIdentity) -> bool:
-        """Whether its holder is to renew: another authority signs by now."""
+        """Whether its holder must renew, because another authority signs now."""
         return self.next is not None and identity.issuer != self.next.key_id
 
     def saw(self, identity: CertifiedIdentity, now_s: float) -> None:
-        """A member came with this certificate."""
+        """Note that a member came with this certificate."""
         if self.next is None:
             return
         member = ("node" if identity.role is Role.NODE else "user", identity.name)
@@ -189,12 +192,12 @@ class Authorities:
         self.seen[member] = seen._replace(former_s=now_s) if former else seen._replace(next_s=now_s)
 
     def trust_digest(self) -> str:
-        """Of the roots that members are to know; "" as long as they were always the same."""
+        """The digest of the roots that members must know; "" if they never changed."""
         return hashlib.sha256(self.certificate_pem()).hexdigest() if self.turned else ""
 
     def fingerprints(self) -> tuple[str, str]:
-        """Of the root that everybody knows, and of the next one: "" without a change, or if the
-        root stays.
+        """The fingerprints of the root that all know, and of the next one; "": no change, or the
+        same root.
         """
         own = fingerprint(self.present.certificate_pem())
         other = "" if self.next is None else fingerprint(self.next.certificate_pem())
@@ -222,7 +225,7 @@ class Authorities:
 
 
 def complete(state_dir: Path) -> None:
-    """Put the parts of the new authority into their files; may be done again after a crash."""
+    """Put the parts of the new authority into their files; may be repeated after a crash."""
     done = state_dir / DONE
     text = read_private(done)
     begin = text.index(b"-----BEGIN CERTIFICATE")
@@ -232,8 +235,10 @@ def complete(state_dir: Path) -> None:
 
 
 def seed_of(state_dir: Path, name: str) -> bytes:
-    """A secret with the life of the cluster, derived from the key of its first CA. It tells nothing
-    of the key. "pools" is for rented machines, "checkpoints" for names of directories.
+    """A secret for the life of the cluster, derived from the key of its first CA.
+
+    It reveals nothing about the key. "pools" is for rented machines, "checkpoints" for names of
+    directories.
     """
     kept = state_dir / SEEDS
     if kept.exists():
@@ -242,7 +247,7 @@ def seed_of(state_dir: Path, name: str) -> bytes:
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:
-    """The cluster's CA as it is now. ConfigError when it is missing, readable by others, or another
+    """The cluster's present CA. ConfigError: it is missing, readable by others, or another
     cluster's.
     """
     return _read(state_dir / KEY, state_dir / CERTIFICATE, cluster)
@@ -265,7 +270,7 @@ def _read(key_path: Path, path: Path, cluster: str) -> Authority:
 
 
 def system_of(state_dir: Path, present: Authority) -> str:
-    """The name of this cluster among all: the fingerprint of its first root."""
+    """The name of this cluster among all clusters: the fingerprint of its first root."""
     kept = state_dir / SEEDS
     if kept.exists():
         return str(json.loads(read_private(kept))["system"])

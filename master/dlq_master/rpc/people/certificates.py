@@ -1,4 +1,4 @@
-"""Certificates for those who have one already, and for nodes that have a join token."""
+"""Certificates: renewed for holders of one, and issued to nodes with a join token."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from dlq_master.store.tables.revocations import NODE, USER, signing_s
 async def renew_certificate(
     call: Call, request: wire.RenewCertificateRequest
 ) -> wire.RenewCertificateResponse:
-    """A new key for the identity one has already; the door has made sure that it is still known.
-    A certificate that came through a service ends at its end.
+    """A new certificate for the caller's identity; the door has checked that it is still known.
+
+    A certificate that came through a service ends no later than before.
     """
     caller, sign, asked = call.caller, call.parts.authority, request.certificate_request
     if call.identity is not None and call.identity.through:
@@ -42,8 +43,9 @@ async def renew_certificate(
 
 
 async def certify_user(call: Call, request: wire.CertifyUserRequest) -> wire.CertifyUserResponse:
-    """A certificate for the user for whom a service calls. It names the service, ends early, and
-    counts only while the service does (auth.py).
+    """A certificate for the user for whom a service calls.
+
+    It names the service, ends early, and counts only while the service does (auth.py).
     """
     caller, sign, life_s = call.caller, call.parts.authority, call.parts.web_certificates_s
     service = None if call.identity is None else call.identity.by
@@ -73,7 +75,7 @@ async def certify_user(call: Call, request: wire.CertifyUserRequest) -> wire.Cer
 async def check_identity(
     call: Call, request: wire.CheckIdentityRequest
 ) -> wire.CheckIdentityResponse:
-    """Whether to renew now. It is a read, and nothing happens by it."""
+    """Whether the caller must renew now. It changes nothing."""
     assert call.identity is not None
     sign = call.parts.authority
     has_other_roots = sign.trust_digest() not in ("", request.trust_digest)
@@ -83,8 +85,8 @@ async def check_identity(
 
 
 async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:
-    """The join port: a token for a certificate, and nothing else. Nobody who calls here is known:
-    the token is all that counts.
+    """The join port: exchange a token for a certificate. Callers have no identity; only the token
+    counts.
     """
     sign = call.parts.authority
     try:

@@ -1,9 +1,9 @@
-"""The use of grants: read from the accounts that exist anyway, and told to the loop.
+"""The use of grants, read from the accounting and told to the loop.
 
-The accounts count the GPU time of attempts by day, user and team, living ones included
-(`model/usage/accounting.py`). The team of a grant has guests alone, so its use is the grant's. It
-is read at once after a start and then every half minute: beyond its GPU-hours a grant runs half a
-minute at most. Where the accounts cannot be read, grants stay as they are.
+The accounting counts the GPU time of attempts by day, user and team, live ones included
+(`model/usage/accounting.py`). The team of a grant has guests only, so its use is the grant's. It is
+read after a start and then every half minute. So guests exceed a grant's GPU-hours by half a minute
+at most. If the accounting cannot be read, grants stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlq_master.store.tables.tenants import OPEN_GRANTS
 async def used_gpu_s(
     read: Published, team: str, first_day: int, now_s: float, last_day: int | None = None
 ) -> Mapping[str, float]:
-    """GPU-seconds of a team since a day of UTC, by user, those of living attempts included."""
+    """GPU-seconds of a team since a day of UTC by user, including live attempts."""
     last = floor(now_s / DAY_S) if last_day is None else min(last_day, floor(now_s / DAY_S))
     books = await read.books(first_day, last, now_s)
     found: dict[str, float] = {}
@@ -34,8 +34,8 @@ async def used_gpu_s(
 
 
 async def look(control: Control, now_s: Callable[[], float], lost: Callable[[], object]) -> None:
-    """Tell the loop what the guests of each grant have used in its present period. `lost` hears
-    that a grant has ended.
+    """Tell the loop what each grant's guests have used in its present period. `lost` is called when
+    a grant has ended.
     """
     read, periods = control.published, []
     grants = [one for one in read.grants.values() if one.state in OPEN_GRANTS]

@@ -1,16 +1,16 @@
 """Users and their groups follow the accounts on the master's host.
 
-An account is read at each login, and at a call when that was not done in the last two seconds
-(`FRESH_S`). A call waits half a second for it (`WAIT_S`), and the loop for nothing. A directory
-service that answers later, or not, leaves what was read before; after five minutes (`KNOWN_S`) the
-groups count no more. Everybody is looked up once a minute too, and within a second of a change of
+An account is read at each login, and at a call if it was not read in the last two seconds
+(`FRESH_S`). The call waits half a second for that (`WAIT_S`); the loop never waits. If a directory
+service answers later, or not at all, the last answer counts. After five minutes (`KNOWN_S`) the
+groups count no more. All users are read once a minute too, and within a second of a change of
 `/etc/passwd` or `/etc/group`. That ends open streams.
 
-Two answers end the rights of a user. Their uid has another name, so that jobs and files of it are
-another person's. Or their account is gone. An account of the host's own files is believed to be
-gone. A directory is believed when it finds another of its accounts at this moment: otherwise one
-that is away would end everybody's rights. Users without an account here keep the rights that
-an admin gave. `accounts-seen.json` in the state directory names the others.
+Two answers end the rights of a user. One is that the uid has another name, so that its jobs and
+files are another person's. The other is that the account is gone. The host's own files are believed
+at once. A directory is believed only if it finds another of its accounts at this moment. Otherwise
+a failed directory would end all users' rights. Users without an account here keep the rights that
+an admin gave. `accounts-seen.json` in the state directory names the users with an account.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import RefreshUser, User
 from dlq_master.rpc.people.host_accounts import AccountGone, HostAccount, HostAccounts
 
-FRESH_S: Final = 2.0  # a call believes what was read so lately
+FRESH_S: Final = 2.0  # a call accepts an account that was read this recently
 WAIT_S: Final = 0.5  # of a call, for the host's answer
-KNOWN_S: Final = 300.0  # so long groups count of which the host says nothing
+KNOWN_S: Final = 300.0  # for this time groups count that the host does not confirm
 SEEN: Final = "accounts-seen.json"
 WITNESSES: Final = 3
 EVERY_S: Final = 60.0
@@ -40,7 +40,7 @@ FILES: Final = (Path("/etc/passwd"), Path("/etc/group"))
 
 
 class Groups:
-    """Runs until `close`."""
+    """Reads accounts until `close`."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Groups:
         files: Sequence[Path] = FILES,
         state_dir: Path | None = None,
     ) -> None:
-        """`lost` hears when a user has lost a right. `files`: the host's own accounts.
-        `state_dir`: where it is kept who had an account; None: it is not.
+        """`lost` is called when a user has lost a right. `files`: the host's own accounts.
+        `state_dir`: where users with an account are stored; None: nowhere.
         """
         self.accounts = accounts
         self._lost = lost
@@ -72,7 +72,7 @@ class Groups:
         self.accounts.close()
 
     async def run(self) -> None:
-        """Refresh everybody from time to time, until cancelled."""
+        """Read all users from time to time, until cancelled."""
         seen: tuple[tuple[int, int, int], ...] = ()
         waited_s = 0.0
         while True:
@@ -83,12 +83,13 @@ class Groups:
             waited_s += LOOK_S
 
     def refusal(self, user: User) -> str:
-        """Why this user may do nothing: their uid is another person's by now. "": they may."""
+        """Why this user may do nothing: the uid is another person's now. "": the user may."""
         return self._others.get((user.host_name, user.uid), "") if self._others else ""
 
     def due(self, name: str) -> Awaitable[object] | None:
-        """The look-up for a call of this user, for which it waits; None: none is due. One that is
-        under way holds up the call that began it, and no other.
+        """The look-up for which a call of this user waits; None: none is due.
+
+        A running look-up delays only the call that started it.
         """
         user = self._control.published.user(name)
         if user is None or user.uid == 0:
@@ -99,7 +100,7 @@ class Groups:
         return asyncio.wait([self._begun(user)], timeout=WAIT_S)
 
     async def refresh_all(self) -> None:
-        """Look up all users, one after another. One who hangs holds up the others for a moment."""
+        """Read all users, one after another. One that hangs delays the others for a moment."""
         for user in tuple(self._control.published.users()):
             await asyncio.wait([self._begun(user)], timeout=WAIT_S)
 
@@ -146,9 +147,7 @@ class Groups:
             self._log.warning("groups_not_refreshed", user=user.name, cause=error.what)
 
     async def refresh(self, user: User, account: HostAccount) -> User:
-        """The user with the groups of this account, which is theirs. Root's groups are never
-        stored.
-        """
+        """The user with the groups of this account. Root's groups are never stored."""
         if user.uid == 0 or account.gid == 0:
             return user
         if (user.gid, user.groups) == (account.gid, account.groups):
@@ -162,7 +161,7 @@ class Groups:
         return stored
 
     async def _is_believed(self, key: tuple[str, int]) -> bool:
-        """Whether an account that was here is gone: its directory must find another one now."""
+        """Whether a missing account is really gone: its directory must find another one now."""
         if key not in self._seen:
             return False
         if self._seen[key]:
@@ -175,8 +174,9 @@ class Groups:
         return False
 
     async def _forget_groups(self, user: User) -> None:
-        """Nobody has said for too long that they hold. A user without an account here has those
-        that an admin gave.
+        """Drop a user's groups, which have not been confirmed for too long.
+
+        Users without an account here keep those that an admin gave.
         """
         key = (user.host_name, user.uid)
         present = self._control.published.user(user.name)
@@ -202,7 +202,7 @@ class Groups:
                 self._log.error("accounts_not_kept", file=str(self._seen_path), cause=str(error))
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
-        """Of the files of accounts. One that is away has none."""
+        """The times of the files of accounts. A missing file has none."""
         found = []
         for path in self._files:
             with suppress(OSError):
@@ -217,14 +217,16 @@ class Groups:
             self._lost()
 
     def _say(self, user: User, why: str) -> None:
-        """Once for each user: only an admin removes a user, never a look-up that failed."""
+        """Log once for each user: a failed look-up never removes a user, only an admin does."""
         if (user.host_name, user.uid) not in self._differing:
             self._differing.add((user.host_name, user.uid))
             self._log.warning("user_without_account", user=user.name, uid=user.uid, cause=why)
 
 
 def _read_seen(path: Path | None) -> dict[tuple[str, int], bool]:
-    """Nobody where the file is missing or damaged: each look-up adds to it again."""
+    """The users with an account; none if the file is missing or damaged. Look-ups add
+    them again.
+    """
     if path is None:
         return {}
     try:

@@ -1,13 +1,13 @@
 """Guests: users of one organisation who run jobs at the cluster of another, under a grant.
 
-`introduce` is the half of their own cluster: it signs who they are, for one cluster and one key,
-and for minutes. `enter_as_guest` is the half of the other one: it trades this for a certificate of
-a few hours that names the grant. From then on a guest is a user with fewer rights. The door asks
-for the grant at each call and of each open stream (`rpc/calls/auth.py`).
+At their own cluster, `introduce` signs their identity, for one cluster, one key, and some minutes.
+At the other cluster, `enter_as_guest` exchanges that for a certificate of a few hours, which names
+the grant. From then on a guest is a user with fewer rights. The door checks the grant at each call
+and for open streams (`rpc/calls/auth.py`).
 
-The number of each introduction is in the audit of both. It is used up in the database of the other
-master, so a restart there forgets none. A master that is silent introduces nobody and lets nobody
-in; certificates that exist stay good until they end.
+The number of each introduction is in both audits. The other master marks it as used in its
+database, so a restart there forgets none. A silent master introduces no user and admits no guest.
+Existing certificates count until they end.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dlq_master.store.tables.revocations import USER, signing_s
 from dlq_master.store.tables.tenants import through_word
 
 LIFE_S: Final = 300.0  # of an introduction
-# Clocks of two clusters may differ by so much.
+# The most by which clocks of two clusters may differ.
 SKEW_S: Final = 300.0
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
 _NUMBER: Final = re.compile(r"[0-9a-f]{32}")
 
 
 async def introduce(call: Call, request: wire.IntroduceRequest) -> wire.IntroduceResponse:
-    """Sign who the caller is, for the cluster of a grant that this one has got."""
+    """Sign the caller's identity for the cluster of a grant that this cluster was given."""
     caller, now_s = call.caller, call.now_s
     held = held_of(call.read.held_grants.values(), request.grant)
     if call.identity is not None and call.identity.through:
@@ -79,7 +79,9 @@ async def introduce(call: Call, request: wire.IntroduceRequest) -> wire.Introduc
 async def enter_as_guest(
     call: Call, request: wire.EnterAsGuestRequest
 ) -> wire.EnterAsGuestResponse:
-    """The join port: an introduction for a guest's certificate. Nobody who calls here is known."""
+    """The join port: exchange an introduction for a guest's certificate. Callers have no identity
+    yet.
+    """
     sign, now_s = call.parts.authority, call.now_s
     said = _introduction(call, request, now_s)
     user = await call.ask(
@@ -114,7 +116,7 @@ async def enter_as_guest(
 
 
 class _Said:
-    """The facts of an introduction that was verified."""
+    """The facts of a verified introduction."""
 
     __slots__ = ("grant", "number", "person", "user")
 
@@ -123,8 +125,9 @@ class _Said:
 
 
 def _introduction(call: Call, request: wire.EnterAsGuestRequest, now_s: float) -> _Said:
-    """Unauthenticated unless the organisation of the grant has signed it, for this cluster, for
-    this key, and for now.
+    """The facts of an introduction.
+
+    Unauthenticated: the grant's organisation has not signed it for this cluster, this key, and now.
     """
     _, unproven = claimed(request.introduction, INTRODUCTION)
     serial = str(unproven.get("grant", ""))

@@ -1,7 +1,6 @@
-"""Accounts of the master's host, read anew each time; a directory service may have to be asked.
+"""Accounts of the master's host, read anew each time, perhaps from a directory service.
 
-The loop never waits for one: look-ups run in threads of their own, so that a directory that hangs
-holds up logins and nothing else.
+Look-ups run in threads of their own. So a directory that hangs delays logins and nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ _THREADS: Final = 2
 
 
 class AccountGone(PermissionDenied):
-    """The host answers that there is no such account. A directory that is away may look so too."""
+    """The host answers that there is no such account. A failed directory may answer so too."""
 
 
 class HostAccount(NamedTuple):
-    """An account as the host knows it now. `groups`: supplementary ones, without those of root.
-    `local`: it is in the host's own file, and no directory is asked.
+    """An account as the host knows it now.
+
+    `groups`: supplementary groups, without those of root. `local`: it is in the host's own file, so
+    that no directory is asked.
     """
 
     name: str
@@ -41,14 +42,12 @@ class HostAccount(NamedTuple):
 
     @property
     def may_log_in(self) -> bool:
-        """Whether a person can have this account: system accounts have a shell that lets nobody
-        in.
-        """
+        """Whether it can be a person's account: system accounts have a shell without logins."""
         return Path(self.shell).name not in _NO_LOGIN_SHELLS
 
 
 class HostAccounts:
-    """Looks accounts up by uid. `close` gives its threads back without waiting for them."""
+    """Finds accounts by uid. `close` frees its threads without waiting for them."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="host-accounts")
@@ -58,12 +57,12 @@ class HostAccounts:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, uid: int) -> HostAccount:
-        """The account of a uid. PermissionDenied when there is none that a person could have."""
+        """The account of a uid. PermissionDenied: there is none that a person could have."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, host_account, uid)
 
 
 def host_account(uid: int) -> HostAccount:
-    """The account of a uid; may block. PermissionDenied when the uid stands for nobody."""
+    """The account of a uid; may block. PermissionDenied: the uid is no person's."""
     if uid in NOBODY_UIDS or uid == _overflow_uid():
         raise PermissionDenied(
             f"uid {uid} stands for nobody: processes of many origins share it",
@@ -84,8 +83,10 @@ def host_account(uid: int) -> HostAccount:
 
 
 def named_account(name: str) -> HostAccount:
-    """The account of a name; may block. PermissionDenied when no guest may have it: there is none,
-    or it is root's, nobody's, or in the group of root.
+    """The account with this name; may block.
+
+    PermissionDenied: no guest may have it, because it does not exist, or is root's, nobody's, or in
+    root's group.
     """
     try:
         account = host_account(pwd.getpwnam(check_user_name(name)).pw_uid)
@@ -97,7 +98,7 @@ def named_account(name: str) -> HostAccount:
 
 
 def _is_gone(uid: int) -> bool:
-    """Whether "no such account" was the answer, and not that some service gave none."""
+    """Whether the answer was "no such account", not the failure of a service."""
     libc = ctypes.CDLL(None, use_errno=True)
     entry, room = ctypes.create_string_buffer(512), ctypes.create_string_buffer(1 << 16)
     found = ctypes.c_void_p()
@@ -116,7 +117,7 @@ def _is_local(uid: int) -> bool:
 
 
 def _group_list(name: str, gid: int) -> list[int]:
-    """getgrouplist(3). The one of `os` keeps the interpreter while a directory service is asked."""
+    """getgrouplist(3). The one of `os` holds the interpreter while a directory service is asked."""
     libc = ctypes.CDLL(None, use_errno=True)
     room = 64
     while True:

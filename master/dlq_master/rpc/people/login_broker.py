@@ -1,7 +1,7 @@
-"""The login broker: the caller that the kernel names gets a certificate for their user.
+"""The login broker: it gives a certificate to the user that the kernel names.
 
-A unix socket on the master's host; one line of JSON each way. The caller's word about themselves is
-not asked for: SO_PEERCRED is.
+It is a unix socket on the master's host, with one line of JSON each way. The kernel tells the
+caller's uid (SO_PEERCRED), not the caller.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import stat
 import struct
 import sys
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from dlq_common.errors import (
     InternalError,
     InvalidRequest,
     PermissionDenied,
+    TryAgain,
 )
 from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.pki import Role, parse_identity
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 LOGIN = "login"
 LARGEST_LINE = 32 * 1024
 TIMEOUT_S = 5.0
+REFUSAL_S = 0.2
+MOST_OF_AN_ACCOUNT = 32  # connections at once: each is a file of the master
 VERSION = 1
 MASTER = Caller("master", Role.ADMIN.value)
 _UCRED = struct.Struct("3i")  # pid, uid, gid
@@ -53,7 +57,7 @@ _LEAVES_ITS_SOCKET: dict[str, Any] = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Where it listens, and what it tells those who come."""
+    """The address, and the facts for callers."""
 
     socket_path: Path
     api_address: str
@@ -73,7 +77,7 @@ class LoginBroker:
         groups: Groups,
         listening: socket.socket | None = None,
     ) -> None:
-        """`listening` is a socket that somebody else made, and keeps: callers wait in it
+        """`listening`: a socket made and kept by another process, in which callers wait
         meanwhile.
         """
         self._listening = listening
@@ -85,11 +89,10 @@ class LoginBroker:
         self.groups = groups
         self._log = get_logger("master.login")
         self._server: asyncio.Server | None = None
+        self._open = Counter[int]()  # connections by uid
 
     async def start(self) -> None:
-        """Listen; a socket that a dead master left is replaced. OSError when another one
-        listens.
-        """
+        """Listen, and replace the socket of a dead master. OSError: another process listens."""
         path = self._settings.socket_path
         if self._listening is not None:
             self._server = await asyncio.start_unix_server(
@@ -113,14 +116,24 @@ class LoginBroker:
             self._settings.socket_path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        uid = peer_uid(writer)
+        self._open[uid] += 1
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                answer = await self._answer(reader, peer_uid(writer))
+                if self._open[uid] > 2 * MOST_OF_AN_ACCOUNT:
+                    return
+                if self._open[uid] > MOST_OF_AN_ACCOUNT:
+                    answer = await _too_many(reader, uid)
+                else:
+                    answer = await self._answer(reader, uid)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (TimeoutError, OSError):
             pass  # a caller who is slow or gone gets nothing
         finally:
+            self._open[uid] -= 1
+            if not self._open[uid]:
+                del self._open[uid]
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
@@ -156,10 +169,10 @@ class LoginBroker:
         }
 
     async def _user(self, uid: int) -> User:
-        """The user whose account has this uid, with the groups that the account has now.
+        """The user whose account has this uid, with the account's present groups.
 
-        Made now if the account has no row and the settings allow. A row with another name than the
-        account's belongs to an earlier or later owner of the uid. It is not taken over.
+        A missing row is made now if the settings allow. A row with another name belongs to another
+        owner of the uid, and is refused.
         """
         known = next((one for one in self._control.published.users() if one.uid == uid), None)
         if known is None and (uid == 0 or not self._settings.auto_users):
@@ -199,7 +212,7 @@ class LoginBroker:
 
 
 def _check_new(account: HostAccount) -> None:
-    """PermissionDenied for an account that gets no row by itself."""
+    """PermissionDenied: this account gets no row by itself."""
     if account.gid == 0:
         raise PermissionDenied(f"the account {account.name} is in the group of root")
     if not account.may_log_in:
@@ -211,10 +224,24 @@ def _check_new(account: HostAccount) -> None:
 
 
 def peer_uid(writer: asyncio.StreamWriter) -> int:
-    """The numeric user id of the peer of this connection, as the kernel noted it at the connect."""
+    """The uid of the peer of this connection, as the kernel noted it at the connect."""
     connection = writer.get_extra_info("socket")
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return int(_UCRED.unpack(raw)[1])
+
+
+async def _too_many(reader: asyncio.StreamReader, uid: int) -> dict[str, object]:
+    """Its line is read: a caller whose words are left unread is cut off, and hears nothing."""
+    with suppress(TimeoutError, DlqError):
+        async with asyncio.timeout(REFUSAL_S):
+            await _line(reader)
+    refusal = TryAgain(
+        f"uid {uid} has {MOST_OF_AN_ACCOUNT} logins on their way already",
+        hint="ask again in a second",
+        retry_after_s=1,
+        limit="logins",
+    )
+    return _refused(refusal)
 
 
 def _refused(refusal: DlqError) -> dict[str, object]:
@@ -230,7 +257,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _request(line: bytes) -> bytes:
-    """The certificate request in a line; the answer never repeats what was sent."""
+    """The certificate request in a line. The answer never repeats the sent text."""
     try:
         parsed = json.loads(line)
         version, csr = parsed["v"], parsed["csr"]

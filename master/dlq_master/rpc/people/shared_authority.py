@@ -1,15 +1,15 @@
 """The CA of several masters: its files travel sealed in the database, so that a standby has them.
 
-A change of the CA is files of the leader's state directory (`authorities.py`). Where there is a
-`pair.key`, the leader also stores all of them in one row of `meta`, sealed under that key, before
-it answers. A standby puts them in place as it reads the turns. So another master goes on with a
-change in the middle.
+A change of the CA is files of the leader's state directory (`authorities.py`). If there is a
+`pair.key`, the leader also stores all of them in one row of `meta`, sealed with that key, before it
+answers. A standby writes them to its disk as it reads the turns. So another master can continue a
+change.
 
-The key is drawn by `dlq-master pair export` and travels with the CA. It is never in the database:
-a reader of the rows learns no key. Each stored state has a number (NUMBER:SEALED), and each master
-remembers the newest one that it had on its disk (`ca.number`). So an older state never replaces a
-newer one. A leader whose own files differ from the state of that number has the newer ones, and
-stores them.
+`dlq-master pair export` draws the key, which travels with the CA and is never in the database. So
+readers of the rows learn no key. Each stored state has a number (NUMBER:SEALED). Each master
+remembers the newest number on its disk (`ca.number`), so that an older state never replaces a newer
+one. A leader whose files differ from the state with its own number has newer files, and stores
+them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log = get_logger("master.authority")
 
 
 def make_pair_key(state_dir: Path) -> bytes:
-    """The key of this pair, drawn if there is none yet."""
+    """The key of this pair; drawn if there is none."""
     path = state_dir / PAIR_KEY
     if not path.exists():
         write_private(path, base64.urlsafe_b64encode(secrets.token_bytes(32)))
@@ -66,13 +66,13 @@ class SharedAuthority:
         self._refused = 0  # the number of a state that could not be opened
 
     def is_newer(self, meta: Mapping[str, str]) -> bool:
-        """Whether the database has a state that this master never had on its disk."""
+        """Whether the database has a state that was never on this master's disk."""
         number = _number(meta)
         return max(self._number, self._refused) < number and (self._dir / PAIR_KEY).exists()
 
     def take(self, meta: Mapping[str, str]) -> bool:
-        """Put a newer state in place; whether anything has changed. It may be done again after a
-        crash at any point.
+        """Write a newer state to disk; whether anything has changed. May be repeated
+        after a crash.
         """
         if not self.is_newer(meta):
             return False
@@ -91,8 +91,9 @@ class SharedAuthority:
         return changed
 
     def news(self, meta: Mapping[str, str] | None = None) -> str | None:
-        """The word to store in `CA_FILES`; None: the database has these files already, or there
-        is no key to seal them. `meta`: of a master that starts.
+        """The word to store in `CA_FILES`; None: the database has these files, or there is no key.
+
+        `meta`: the row's content, for a master that starts.
         """
         if not (self._dir / PAIR_KEY).exists():
             return None
@@ -120,7 +121,7 @@ class SharedAuthority:
         write_private(self._dir / NUMBER, str(number).encode())
 
     def _files(self) -> dict[str, bytes]:
-        """The content of each file, as far as it exists."""
+        """The content of each existing file."""
         found = {}
         for name in _SHARED:
             path = self._dir / name
@@ -143,7 +144,9 @@ class SharedAuthority:
         return {name: base64.b64decode(text) for name, text in content.items()}
 
     def _put(self, files: Mapping[str, bytes]) -> None:
-        """The two files of the present CA change together, as at the end of a change."""
+        """Write the files; the two files of the present CA change together, as at the end of a
+        change.
+        """
         if SEEDS in files:
             write_private(self._dir / SEEDS, files[SEEDS])
         own = self._files()

@@ -1,6 +1,6 @@
 """A one-time link for a browser: a user asks for it in person, and the web server uses it up.
 
-So the web server learns who its browser is from the master, and from nobody's word. The link goes
+So the web server learns the browser's user from the master, and trusts no other word. The link goes
 from the user's terminal to the user's browser.
 """
 
@@ -16,8 +16,10 @@ from dlq_master.rpc.links import LIFETIME_S
 async def create_sign_in_link(
     call: Call, _request: wire.CreateSignInLinkRequest
 ) -> wire.CreateSignInLinkResponse:
-    """A link for the caller. A certificate that came through a service makes none: a session has
-    tokens, which would outlive it.
+    """A link for the caller.
+
+    Refused for a certificate that came through a service: a session has tokens, which would outlive
+    it.
     """
     if call.identity is not None and call.identity.through:
         raise PermissionDenied(
@@ -36,7 +38,7 @@ async def create_sign_in_link(
 async def use_sign_in_link(
     call: Call, request: wire.UseSignInLinkRequest
 ) -> wire.UseSignInLinkResponse:
-    """The user of a link, told once."""
+    """The user of a link, which is used up."""
     link = call.parts.links.use(request.name, request.secret)
     if link is None:
         raise NotFound(

@@ -1,11 +1,11 @@
-"""Reports of agents become values of the core: every value is checked, and none is trusted for its
-sender.
+"""Reports of agents as values of the core. Every value is checked: an agent may be wrong or
+hostile.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 
 from dlq.v1 import agent_service_pb2 as agent
@@ -13,7 +13,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.words import MOST_TASKS_OF_A_NODE
 from dlq_common.live_resize import FEATURE
-from dlq_common.text.names import check_word, printable, shown
+from dlq_common.text.names import LONGEST_PATH_BYTES, check_word, printable, shown
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import (
@@ -62,7 +62,9 @@ PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in 
 
 
 def facts_of(facts: agent.NodeFacts) -> Registered:
-    """The report of a host about itself. The boot id is needed: by it lost attempts are told."""
+    """The facts of a host about itself. The boot id is required: a new one means that attempts are
+    lost.
+    """
     if not facts.boot_id or len(facts.boot_id) > 64 or not facts.boot_id.isprintable():
         raise InvalidRequest("a node needs a boot id of at most 64 characters", field="boot_id")
     if facts.cpu_count < 0 or facts.memory_bytes < 0:
@@ -87,8 +89,9 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
 
 
 def _cores(facts: agent.NodeFacts) -> int:
-    """The cores for jobs without GPUs: no more than the host has, and none of rented machines,
-    which are paid for their GPUs.
+    """The cores for jobs without GPUs, no more than the host has.
+
+    A rented machine has none: it is paid for its GPUs.
     """
     cores, memory_bytes = facts.job_core_count, facts.core_memory_bytes
     if not 0 <= cores <= MOST_CORES_OF_A_NODE:
@@ -119,9 +122,7 @@ def _pool(word: str) -> NodePool:
 
 
 def rented_as(facts: agent.NodeFacts) -> tuple[str, str]:
-    """Of a rented machine, its pool by name and what its provider calls it; empty words for other
-    hosts.
-    """
+    """The pool and the provider's name of a rented machine; empty for other hosts."""
     if _pool(facts.pool) is not NodePool.PRICED:
         return "", ""
     name = passing(check_word, facts.pool, "pool", "pool")
@@ -135,6 +136,7 @@ def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:
 
 
 def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:
+    _check_most(facts.gpus, MOST_GPUS_OF_A_NODE, "GPUs", "gpus")
     indexes = [gpu.index for gpu in facts.gpus]
     if len(set(indexes)) != len(indexes) or not all(
         0 <= index < MOST_GPUS_OF_A_NODE for index in indexes
@@ -152,7 +154,7 @@ def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:
 
 
 def _address(text: str) -> str:
-    """A host name or a numeric address: it ends up in the environment of jobs."""
+    """A host name or a numeric address, which the environment of jobs will contain."""
     if text and not all(char.isascii() and (char.isalnum() or char in ".:-_") for char in text):
         raise InvalidRequest(f"{shown(text)} is not an address", field="address")
     return words_of(text, "address")
@@ -161,16 +163,20 @@ def _address(text: str) -> str:
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
-def reports_of(reports: Iterable[agent.RankReport]) -> tuple[ReportedRank, ...]:
+def reports_of(reports: Sequence[agent.RankReport]) -> tuple[ReportedRank, ...]:
     """Reports of ranks, in the order in which they were made."""
-    read = tuple(report_of(report) for report in reports)
-    if len(read) > MOST_RANKS:
-        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="ranks")
-    return read
+    _check_most(reports, MOST_RANKS, "ranks", "ranks")
+    return tuple(report_of(report) for report in reports)
+
+
+def _check_most(told: Sized, most: int, what: str, field: str) -> None:
+    """Before a look at each: a message may hold hundreds of thousands."""
+    if len(told) > most:
+        raise InvalidRequest(f"{len(told)} {what} are more than {most}", field=field)
 
 
 def promotable(report: ReportedRank, places: CheckpointPlaces) -> ReportedRank:
-    """The report, without a checkpoint that lies in the place of another job or attempt."""
+    """The report, without a checkpoint that lies in another job's or attempt's directory."""
     found = report.checkpoint
     if found is None or places.may_promote(found.path, report.key):
         return report
@@ -253,8 +259,12 @@ def _gpu_indexes(report: agent.RankReport) -> tuple[int, ...]:
     return tuple(indexes)
 
 
-def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
+def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint | None:
     found = report.checkpoint
+    if len(found.path) > LONGEST_PATH_BYTES:
+        # The words are the job's: a refusal would cut off its node, which tells them again.
+        log.warning("checkpoint_path_too_long", job_id=report.job_id, characters=len(found.path))
+        return None
     if not found.path.startswith("/") or printable(found.path) != found.path:
         raise InvalidRequest("a checkpoint has an absolute path", field="checkpoint.path")
     return ReportedCheckpoint(
@@ -266,7 +276,7 @@ def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
 
 
 def agent_of(hello: agent.Hello) -> AgentInstance | None:
-    """The agent that speaks; None: one of before, which does not say."""
+    """The process that sends; None: an old agent, which does not say."""
     told = hello.instance
     if not told.process_id:
         return None
@@ -275,13 +285,17 @@ def agent_of(hello: agent.Hello) -> AgentInstance | None:
 
 
 def unexplained_of(
-    ranks: Iterable[agent.UnexplainedRank],
+    ranks: Sequence[agent.UnexplainedRank],
 ) -> tuple[tuple[AttemptKey, int, int], ...]:
-    """Ranks that run without a record, as key, epoch and rank."""
-    read = tuple((_key(each), each.fence.epoch, _rank(each.node_rank)) for each in ranks)
-    if len(read) > MOST_RANKS:
-        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="unexplained")
-    return read
+    """Running ranks without a record at the agent, as key, epoch and rank."""
+    _check_most(ranks, MOST_RANKS, "ranks", "unexplained")
+    return tuple((_key(each), each.fence.epoch, _rank(each.node_rank)) for each in ranks)
+
+
+def progresses_of(told: Sequence[agent.RankProgress]) -> tuple[ReportedProgress, ...]:
+    """The last reports of running ranks about themselves."""
+    _check_most(told, MOST_RANKS, "ranks", "progress")
+    return tuple(progress_of(each) for each in told)
 
 
 def progress_of(progress: agent.RankProgress) -> ReportedProgress:
@@ -301,18 +315,18 @@ def progress_of(progress: agent.RankProgress) -> ReportedProgress:
 
 
 def health_of(heartbeat: agent.Heartbeat) -> tuple[ToldGpu, ...] | None:
-    """The whole of a node's GPUs; None when the heartbeat does not speak of them."""
+    """The health of all GPUs of a node; None: the heartbeat has none."""
     if not heartbeat.HasField("health"):
         return None
+    _check_most(heartbeat.health.gpus, MOST_GPUS_WITH_HEALTH, "GPUs", "health.gpus")
     told = tuple(_gpu_health(gpu) for gpu in heartbeat.health.gpus)
-    indexes = {gpu.gpu for gpu in told}
-    if len(told) > MOST_GPUS_WITH_HEALTH or len(indexes) != len(told):
-        raise InvalidRequest("GPU indexes must differ and be few", field="health.gpus")
+    if len({gpu.gpu for gpu in told}) != len(told):
+        raise InvalidRequest("GPU indexes must differ", field="health.gpus")
     return told
 
 
 def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
-    """The disk of the agent's state; None when the heartbeat does not speak of it."""
+    """The disk with the agent's state; None: the heartbeat has none."""
     if not heartbeat.HasField("disk"):
         return None
     told = heartbeat.disk
@@ -320,7 +334,7 @@ def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
 
 
 def look_of(look: agent.GpuLook, node_id: NodeId, session_id: int) -> TakeLook:
-    """The programs on a node's GPUs. A figure that cannot be counts as something that is there."""
+    """The programs on a node's GPUs. An impossible figure counts as a program."""
     if len(look.gpus) > MOST_GPUS_WITH_HEALTH or len({gpu.index for gpu in look.gpus}) != len(
         look.gpus
     ):
@@ -351,7 +365,7 @@ def _gpu_health(gpu: agent.GpuHealth) -> ToldGpu:
 
 
 def _load(load: agent.GpuLoad) -> ToldLoad:
-    """A mean that is no number counts as busy: nobody is idle by it."""
+    """A mean load. NaN counts as busy, so that it makes no host idle."""
     span_s = _span_s(from_duration(load.span_duration))
     mean = load.mean_utilization_percent
     return ToldLoad(
@@ -364,12 +378,10 @@ def _load(load: agent.GpuLoad) -> ToldLoad:
     )
 
 
-def uses_of(uses: Iterable[agent.RankUse]) -> tuple[ToldUse, ...]:
+def uses_of(uses: Sequence[agent.RankUse]) -> tuple[ToldUse, ...]:
     """The use of a host by its ranks."""
-    read = tuple(_use(use) for use in uses)
-    if len(read) > MOST_RANKS:
-        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="rank_uses")
-    return read
+    _check_most(uses, MOST_RANKS, "ranks", "rank_uses")
+    return tuple(_use(use) for use in uses)
 
 
 def _use(use: agent.RankUse) -> ToldUse:
@@ -391,12 +403,12 @@ def _use(use: agent.RankUse) -> ToldUse:
 
 
 def _memory(nbytes: int | None) -> int | None:
-    """The sum over a job's nodes must fit, whatever each of them says."""
+    """A size, cut off so that the sum over a job's nodes fits."""
     return None if nbytes is None else min(MOST_MEMORY_BYTES, max(0, nbytes))
 
 
 def _work(told: agent.StepWork) -> WorkTimes | None:
-    """Work times of steps. Sums that no times can have say nothing."""
+    """Work times of steps. Impossible sums count as no information."""
     steps, logs, squares = told.step_count, told.log_sum, told.log_square_sum
     if not 0 < steps <= MOST_TIMED_STEPS or not abs(logs) <= steps * LARGEST_LOG:
         return None
@@ -438,5 +450,5 @@ def _rank(node_rank: int) -> int:
 
 
 def _positive(seconds: float | None) -> float | None:
-    """Ages are never negative, whatever an agent's arithmetic says."""
+    """An age, 0 at least, whatever an agent's arithmetic says."""
     return None if seconds is None else max(0.0, seconds)

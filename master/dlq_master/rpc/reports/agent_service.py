@@ -1,7 +1,7 @@
-"""Calls of agents: one session per node, and the logs they are asked for.
+"""Calls of agents: one session per node, and the logs that they are asked for.
 
 An agent speaks for its own node, which its certificate names, and for ranks that were placed there.
-An agent that says more is cut off.
+A session that reports anything else is ended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dlq_master.rpc.reports.agent_intake import (
     facts_of,
     health_of,
     look_of,
-    progress_of,
+    progresses_of,
     promotable,
     rented_as,
     report_of,
@@ -157,8 +157,10 @@ def _opening(call: Call, node_id: NodeId, hello: wire.Hello) -> OpenSession:
 
 
 class _Conversation:
-    """The messages of one agent on one line: read in order, with reports put to the loop in
-    batches. A master that is silent for a moment goes on to hear: its line keeps back what it says.
+    """The messages of one agent on one line: read in order, with reports sent to the loop in
+    batches.
+
+    While the master is busy, messages are still read, and the line keeps answers back.
     """
 
     def __init__(self, call: Call, line: Line) -> None:
@@ -173,15 +175,17 @@ class _Conversation:
         self._steps: dict[AttemptKey, wire.StepsReport] = {}
         self._steps_came = asyncio.Event()
         self._failure: Exception | None = None
+        self._on_disk = 0  # the last report that is
+        self._ack_due = False
 
     async def listen(self, requests: AsyncIterator[wire.SessionRequest]) -> None:
-        """Take every message until the agent goes, or says what it must not."""
+        """Read every message until the agent goes, or reports something forbidden."""
         with self._ending("the agent has hung up"):
             async for request in requests:
                 await self._hear(request)
 
     async def report(self) -> None:
-        """Put reports to the loop, all that have come since the last commit at once, then ack."""
+        """Send all reports since the last commit to the loop at once, then acknowledge them."""
         with self._ending("reports cannot be taken"):
             while True:
                 reports = [await self._reports.get()]
@@ -194,10 +198,22 @@ class _Conversation:
                         reports=tuple(reports),
                     )
                 )
-                self._line.say(wire.SessionResponse(report_ack=wire.ReportAck(sequence=sequence)))
+                self._on_disk = max(self._on_disk, sequence)
+                if not self._ack_due:
+                    self._ack_due = True
+                    pause_s = self._call.parts.sessions.ack_pause_s
+                    asyncio.get_running_loop().call_later(pause_s, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        """One message for all reports of a moment. Nobody waits for it: an agent that starts anew,
+        or has a new line, tells the others again.
+        """
+        self._ack_due = False
+        ack = wire.ReportAck(sequence=self._on_disk)
+        self._line.say(wire.SessionResponse(report_ack=ack))
 
     async def tell_evidence(self) -> None:
-        """Put what traffic told to the loop, one after another, then ack."""
+        """Send evidence about traffic to the loop, one after another, then acknowledge it."""
         with self._ending("evidence cannot be taken"):
             while True:
                 told = await self._evidence.get()
@@ -215,8 +231,9 @@ class _Conversation:
                 self._line.say(wire.SessionResponse(profile_ack=ack))
 
     async def keep_steps(self) -> None:
-        """Have all lists of steps that have come written, then ack. Without room on the disk
-        nothing is acked, and the agent tells them again.
+        """Have all received lists of steps written, then acknowledge them.
+
+        Without room on the disk they are not acknowledged, and the agent sends them again.
         """
         with self._ending("steps cannot be taken"):
             while True:
@@ -236,7 +253,7 @@ class _Conversation:
                     self._line.say(wire.SessionResponse(steps_ack=ack))
 
     def _sound(self, told: list[wire.StepsReport]) -> Iterator[TakenSteps]:
-        """Lists that are of use. An unreadable one would come again for ever: it is dropped."""
+        """The valid lists. An invalid one would be sent again for ever, so it is dropped."""
         for each in told:
             try:
                 taken = steps_of(each, self._call.now_s)
@@ -255,7 +272,7 @@ class _Conversation:
             self._steps_came.set()
 
     def raise_failure(self) -> None:
-        """Raise what ended the conversation, if it was not the agent's leaving."""
+        """Raise what ended the conversation, unless the agent left."""
         if self._failure is not None:
             raise self._failure
 
@@ -291,7 +308,7 @@ class _Conversation:
 
     def _beat(self, heartbeat: wire.Heartbeat) -> None:
         self._call.check_member()
-        progress = tuple(progress_of(each) for each in heartbeat.progress)
+        progress = progresses_of(heartbeat.progress)
         for each in progress:
             attempt = self._control.published.attempt(each.key)
             if attempt is not None:
@@ -310,7 +327,7 @@ class _Conversation:
         self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))
 
     def _reply(self, sequence: int) -> wire.HeartbeatReply:
-        """With what the last commit says about the holds of the node's ranks."""
+        """The answer to a heartbeat, with the holds of the node's ranks by the last commit."""
         node = self._control.published.node(self._line.node_id)
         reply = wire.HeartbeatReply(sequence=sequence)
         signs = self._call.parts.authority
@@ -336,9 +353,7 @@ class _Conversation:
 
     @contextmanager
     def _ending(self, because: str) -> Iterator[None]:
-        """The end of any task of the conversation ends its line; a failure is kept for the
-        stream.
-        """
+        """End the line with the first task that ends, and keep its failure for the stream."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - raised again by the stream, see raise_failure
@@ -348,9 +363,9 @@ class _Conversation:
 
 
 def check_placed(read: Published, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
-    """PermissionDenied when the attempt's rank was placed elsewhere.
+    """PermissionDenied: the attempt's rank was placed elsewhere.
 
-    An attempt that nobody remembers passes: the loop tells the agent to forget it.
+    A forgotten attempt passes: the loop tells the agent to forget it.
     """
     attempt = read.attempt(key)
     if attempt is None:

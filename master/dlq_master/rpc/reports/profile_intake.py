@@ -35,9 +35,7 @@ T = TypeVar("T")
 
 
 def evidence_of(message: wire.ProfileEvidence, node_id: NodeId) -> TakeEvidence:
-    """Evidence of this node. InvalidRequest for anything that its analysis would not have
-    written.
-    """
+    """Evidence of this node. InvalidRequest: the analysis cannot have written it."""
     key = AttemptKey(job_id_of(message.job_id, "profile_evidence.job_id"), message.fence.attempt)
     if message.node_rank < 0:
         raise InvalidRequest("ranks are counted from 0", field="profile_evidence.node_rank")
@@ -111,7 +109,7 @@ def _interval(message: wire.ProfileEvidence, low: str, high: str) -> Interval | 
 
 
 def _processes(raw: bytes) -> str:
-    """The same list, read as the profiles of processes and written anew."""
+    """The list, parsed as the profiles of processes and written again."""
     if not raw:
         return ""
     if len(raw) > MOST_PROCESSES_BYTES:

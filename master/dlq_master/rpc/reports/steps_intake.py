@@ -1,7 +1,8 @@
-"""The steps that nodes tell of. A list is kept as it came, and looked into when it is asked for.
+"""The lists of steps that nodes send. A list is stored as it came, and parsed when a user asks for
+it.
 
-A long list comes every few seconds from every job that has one: here only its frame is checked.
-`rpc/jobs/steps.py` makes every field fit.
+A long list comes every few seconds from every job that has one, so only its frame is checked here.
+`rpc/jobs/steps.py` makes every field valid.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ MOST_STEPS: Final = 1_000
 
 
 def steps_key(message: wire.StepsReport) -> AttemptKey:
-    """The attempt that a report is about. InvalidRequest for no attempt, or a rank below 0."""
+    """The attempt of a report. InvalidRequest: no attempt, or a rank below 0."""
     if message.node_rank < 0:
         raise InvalidRequest("ranks are counted from 0", field="steps_report.node_rank")
     return AttemptKey(job_id_of(message.job_id, "steps_report.job_id"), message.fence.attempt)
 
 
 def is_known(read: Published, key: AttemptKey, epoch: int) -> bool:
-    """Whether a report with this fence is of an attempt that there is, or was."""
+    """Whether a report with this fence is about an existing or former attempt."""
     attempt = read.attempt(key)
     if attempt is None:
         attempt = next((each for each in read.attempts(key.job_id) if each.key == key), None)
@@ -34,7 +35,7 @@ def is_known(read: Published, key: AttemptKey, epoch: int) -> bool:
 
 
 def steps_of(message: wire.StepsReport, now_s: float) -> TakenSteps:
-    """The list in a report. InvalidRequest for one that is longer than agents send."""
+    """The list in a report. InvalidRequest: it is longer than agents send."""
     if len(message.steps) > MOST_STEPS:
         raise InvalidRequest(f"more than {MOST_STEPS} steps", field="steps_report.steps")
     return TakenSteps(steps_key(message), now_s, message.SerializeToString())

@@ -1,6 +1,5 @@
-"""The submission of a check of nodes: a program of the agent's own package, as a job of the master.
-
-Loaded only where `[checks]` names a user.
+"""The job that checks nodes: a program of the agent's own package. Loaded only if `[checks]` names
+a user.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _command(config: ChecksConfig, kind: str, rule: CheckConfig) -> Sequence[str
 
 
 def _resources(order: CheckOrder) -> ResourceRequest:
-    """All its devices of each node."""
+    """All GPUs of each node."""
     found = ResourceRequest(node_count=len(order.node_ids), node_ids=sorted(order.node_ids))
     if order.gpu_type == CORE_TYPE:
         found.core_count = order.devices

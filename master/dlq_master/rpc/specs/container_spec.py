@@ -1,5 +1,8 @@
-"""The container of a JobSpec: every field checked. Whether its image, directories and secrets exist
-is for the nodes to say; values of secrets never come here."""
+"""The container of a JobSpec: every field is checked.
+
+The nodes check that its image, directories and secrets exist. Values of secrets are never sent
+here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ RUNTIME = "podman"
 
 
 def check_container(spec: JobSpec) -> None:
-    """Raises InvalidRequest naming the field where the container makes no sense."""
+    """InvalidRequest names the field that makes no sense."""
     if not spec.HasField("container"):
         if spec.runtime == RUNTIME:
             raise refused("container", "is missing: the podman runtime needs an image")
@@ -75,7 +78,7 @@ def _check_network(spec: JobSpec) -> None:
 
 
 def _may_be_gang(spec: JobSpec) -> bool:
-    """Whether it asks for several nodes, or may grow to them."""
+    """Whether the job asks for several nodes, or may grow to them."""
     nodes = spec.resources.node_count
     largest = max(spec.elastic.gpu_counts, default=0)
     return nodes > 1 or (nodes == 1 and largest > spec.resources.gpu_count)

@@ -17,7 +17,7 @@ def is_without_gpus(asked: ResourceRequest) -> bool:
 
 
 def check_cores(spec: JobSpec) -> None:
-    """InvalidRequest names what is wrong with such a job, or does not go without GPUs."""
+    """InvalidRequest names a field that is wrong for such a job, or that needs GPUs."""
     asked = spec.resources
     if not 1 <= asked.core_count <= MOST_CORES:
         raise refused("resources.core_count", f"must be between 1 and {MOST_CORES}")
@@ -47,7 +47,7 @@ def check_cores(spec: JobSpec) -> None:
 
 
 def _of_gpus(spec: JobSpec) -> dict[str, bool]:
-    """The fields of jobs with GPUs alone, and whether this job asks for them."""
+    """The fields that only jobs with GPUs may have, and whether this job has them."""
     asked = spec.resources
     return {
         "resources.gpu_type": bool(asked.gpu_type or asked.or_gpu_types),

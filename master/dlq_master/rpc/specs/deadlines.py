@@ -1,5 +1,5 @@
-"""Deadlines on the wire: those of a spec and the cost of being late, checked, and the promises of a
-job.
+"""Deadlines on the wire: deadlines and cost of lateness of a spec, checked, and a job's
+promises.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ GUARANTEED, UNGUARANTEED = "guaranteed", "unguaranteed"  # states of a promise
 
 
 def check_deadlines(spec: JobSpec) -> None:
-    """Whether they could be meant; the loop knows which of them have passed."""
+    """InvalidRequest: they make no sense. The loop checks which of them have passed."""
     _check_steps(spec.deadlines)
     if spec.on_miss and not spec.deadlines:
         raise _wrong("on_miss", "means something only with a deadline")
 
 
 def new_deadlines(request: UpdateJobRequest) -> tuple[AskedDeadline, ...] | Same:
-    """Deadlines that replace those of a job; empty: it shall have none."""
+    """Deadlines that replace those of a job; empty: none."""
     if request.clear_deadlines and request.deadlines:
         raise InvalidRequest("deadlines are given and taken away", field="clear_deadlines")
     if request.clear_deadlines:
@@ -79,9 +79,10 @@ def promise_message(
     delay: str = "",
     policy: str = "",
 ) -> Promise:
-    """A job's deadlines, and what is promised of them; `offered`: the policy promises any.
-    `profile_s`: T_profile of the policy, whose name is `policy`; None: it measures nobody.
-    `told_s`: the time of all its work by its own steps. `delay`: why nobody is judged.
+    """A job's deadlines, and their promises. `offered`: the policy makes promises.
+
+    `profile_s`: T_profile of the policy with the name `policy`; None: it measures no jobs.
+    `told_s`: the time of all its work by its own steps. `delay`: why no job is judged now.
     """
     state = _state(job, profile_s, offered=offered)
     slack = slack_s(job, attempt, now_s, told_s)
@@ -115,7 +116,7 @@ def promise_message(
 
 
 def check_lateness(spec: JobSpec) -> None:
-    """Whether it could be meant."""
+    """InvalidRequest: the cost of lateness makes no sense."""
     if not spec.HasField("lateness"):
         return
     late = spec.lateness
@@ -134,8 +135,11 @@ def check_lateness(spec: JobSpec) -> None:
 
 
 def with_sizes(spec: JobSpec) -> JobSpec:
-    """A job that names no number of GPUs runs on any of `SIZES` of one node: as many as are worth
-    it. The spec itself if it does."""
+    """The spec with `SIZES` of one node if it names no number of GPUs, so that the policy chooses
+    one.
+
+    Else the spec itself.
+    """
     if not is_sized(spec):
         return spec
     for name in ("elastic", "roles"):
@@ -151,13 +155,13 @@ def with_sizes(spec: JobSpec) -> JobSpec:
 
 
 def is_sized(spec: JobSpec) -> bool:
-    """Whether its number of GPUs is chosen for it."""
+    """Whether the policy chooses the job's number of GPUs."""
     asked = spec.resources
     return spec.HasField("lateness") and not (asked.gpu_count or asked.core_count)
 
 
 def lateness_of(spec: JobSpec) -> AskedLateness | None:
-    """The lateness of the spec."""
+    """The cost of lateness of the spec."""
     if not spec.HasField("lateness"):
         return None
     late, weight = spec.lateness, spec.lateness.weight_per_hour / _HOUR_S

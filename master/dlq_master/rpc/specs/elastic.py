@@ -1,4 +1,4 @@
-"""Jobs that run on several numbers of GPUs, on the wire: their sizes, checked, and their state."""
+"""Elastic jobs on the wire: their sizes (numbers of GPUs), checked, and their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIXED = "workers and servers have a fixed number: such a job is not elastic"
 
 
 def check_elastic(spec: job_pb2.JobSpec) -> None:
-    """InvalidRequest names what is wrong with the sizes of a job, or does not go with them."""
+    """InvalidRequest names what is wrong with the sizes, or does not go with them."""
     if not spec.HasField("elastic"):
         return
     sizes = _sizes(spec.elastic, "spec.elastic")
@@ -43,20 +43,18 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
 
 
 def sizes_of(spec: job_pb2.JobSpec) -> tuple[int, ...]:
-    """The sizes of a checked spec, rising; none: it is not elastic."""
+    """The sizes of a checked spec in rising order; empty: it is not elastic."""
     return tuple(spec.elastic.gpu_counts)
 
 
 def check_new_sizes(request: UpdateJobRequest, spec: job_pb2.JobSpec) -> None:
-    """InvalidRequest where sizes are asked for a job that cannot have any, by what was
-    submitted.
-    """
+    """InvalidRequest: this job cannot have sizes, by its submission."""
     if request.HasField("elastic") and spec.HasField("roles"):
         raise InvalidRequest(f"elastic: {_FIXED}", field="elastic")
 
 
 def new_sizes(request: UpdateJobRequest) -> tuple[int, ...] | Same:
-    """The sizes of an update; none: the size of the request alone."""
+    """The sizes of an update; empty: only the requested size."""
     if request.clear_elastic and request.HasField("elastic"):
         raise InvalidRequest("sizes are given and taken away", field="clear_elastic")
     if request.clear_elastic:
@@ -65,7 +63,7 @@ def new_sizes(request: UpdateJobRequest) -> tuple[int, ...] | Same:
 
 
 def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> None:
-    """Enter what will do and what it has, if it is elastic."""
+    """Add the sizes that are allowed and the present size, if the job is elastic."""
     if not job.request.sizes:
         return
     held = following = 0
@@ -91,8 +89,10 @@ def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> N
 
 
 def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...], *, fixed: bool = False) -> None:
-    """Change the spec of a launch: its user may have asked for other sizes since it was submitted.
-    `fixed`: nobody joins or leaves this attempt."""
+    """Change the spec of a launch to the present sizes, which an update may have changed.
+
+    `fixed`: no rank joins or leaves this attempt.
+    """
     if fixed and spec.elastic.resize == LIVE:
         spec.elastic.resize = RESTART
     if not sizes:
@@ -127,7 +127,7 @@ def _following(attempt: Attempt, held: int) -> int:
 
 
 def _check_live(spec: job_pb2.JobSpec) -> None:
-    """Refuses jobs that torchrun cannot resize while they run."""
+    """InvalidRequest: torchrun cannot resize the job while it runs."""
     live = "a job that is resized live"
     if not spec.resources.HasField("node_count"):
         raise _wrong(f"{live} names its GPUs per node: whole nodes come and go")

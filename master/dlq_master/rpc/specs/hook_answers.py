@@ -1,6 +1,6 @@
-"""The job that a hook is told, and the part of its answer that counts.
+"""The job that a hook is shown, and the part of its answer that counts: the fields of CHANGES.
 
-Of the answer only the fields of CHANGES do. A failure refuses, or lets pass, as it is configured.
+If a hook fails, the job is refused or passes, as configured.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_answer(answer: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[
 
 
 def changed_field(spec: JobSpec, name: str, value: Any) -> Sequence[HookNote]:
-    """Change a field of a spec as the hook has it. HookFailed: it may not."""
+    """Change a field of a spec as the hook says. HookFailed: the hook may not change it so."""
     if name not in CHANGES:
         raise HookFailed(f"it changed {note_line(name)}, which no hook may change")
     try:
@@ -78,8 +78,9 @@ def changed_field(spec: JobSpec, name: str, value: Any) -> Sequence[HookNote]:
 
 
 def refuse_failed(failed: HookFailed, policy: str, what: str, done: str) -> None:
-    """The refusal where the hook has not answered. "open" lets it pass, but never a crowd of calls:
-    a user would pass the hook by it.
+    """Refuse the job if the hook has failed, as configured.
+
+    With "open" it passes, but not while very many calls arrive: a user could bypass the hook so.
     """
     if isinstance(failed, HookBusy):
         wait_s = max(1, round(failed.again_s or 0.0))
@@ -133,7 +134,7 @@ def _labels(spec: JobSpec, value: Any) -> Iterator[Changed]:
 
 
 def _environment(spec: JobSpec, value: Any) -> Iterator[Changed]:
-    """Values may be secrets, and are not told."""
+    """The environment without values, which may be secrets."""
     before, after = dict(spec.environment), _texts(value, "environment")
     for name, old in before.items():
         if after.get(name) != old:

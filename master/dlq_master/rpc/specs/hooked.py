@@ -1,8 +1,8 @@
-"""A submission as the operator's hook sees it, and the job that comes of it.
+"""A submission as the operator's hook sees it, and the job after the hook's changes.
 
-A hook is trusted no more than a user. Of its answer only fields of CHANGES count. The changed job
-passes every check again, as if its user had typed it. The digest stays that of what
-the user sent: a repeat is known by it, and gets the first answer.
+A hook is trusted no more than a user. Only fields of CHANGES in its answer count. The changed job
+passes every check again, as if its user had typed it. The digest stays that of the user's spec, so
+that a repeat is recognised, and gets the first answer.
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ MOST_LINES: Final = 100
 
 
 class SubmitHooks:
-    """The operator's hook for submissions, as the services of jobs ask it."""
+    """The operator's hook for submissions, as the services of jobs call it."""
 
     def __init__(self, desk: HookDesk) -> None:
         self.desk = desk
 
     async def seen(self, asked: JobSpec, ask: SubmitJob, count: int = 1) -> SubmitJob:
-        """The submission after the hook. A repeat passes as it is: it is answered like the first.
-        `count`: the jobs of a member of a group.
+        """The submission after the hook. A repeat passes unchanged, since it gets the first answer.
 
-        PermissionDenied: the hook refuses it. TryAgain or IllegalTransition: the hook failed, and
-        the configuration refuses then.
+        `count`: the jobs of a member of a group. PermissionDenied: the hook refuses it. TryAgain or
+        IllegalTransition: the hook failed, and failures refuse by the configuration.
         """
         desk, caller = self.desk, ask.caller
         policy = desk.policy(ON_SUBMIT)
@@ -79,7 +78,7 @@ class SubmitHooks:
     async def seen_or_refused(
         self, asked: JobSpec, ask: SubmitJob | DlqError
     ) -> SubmitJob | DlqError:
-        """The same for one of many, of which each is refused by itself."""
+        """The same for one of many, which is refused by itself."""
         if isinstance(ask, DlqError):
             return ask
         try:
@@ -90,12 +89,12 @@ class SubmitHooks:
     def updates(
         self, line: UpdateLine, asked: wire.UpdateJobRequest, make: MakeUpdate
     ) -> HookedUpdates | None:
-        """The same for the jobs of one call of UpdateJob; None: this hook is not called."""
+        """The same for the jobs of one UpdateJob call; None: this hook is not called."""
         policy = self.desk.policy(ON_SUBMIT)
         return HookedUpdates(self.desk, line, asked, make) if policy else None
 
     def facts(self) -> admin.HooksFacts:
-        """For operators."""
+        """The facts about the hook for operators."""
         desk, process = self.desk, self.desk.process
         return admin.HooksFacts(
             file=process.file.name,
@@ -110,7 +109,7 @@ class SubmitHooks:
         )
 
     def named(self, word: str) -> tuple[str, bool]:
-        """The hook of this name, "" for on_submit, and whether it is one of attempts."""
+        """The hook with this name, "" for on_submit, and whether it is a hook of attempts."""
         hook = word or ON_SUBMIT
         if hook not in HOOKS:
             known = did_you_mean(hook, HOOKS) or f"; there are {', '.join(HOOKS)}"
@@ -120,7 +119,8 @@ class SubmitHooks:
     async def trials(
         self, file: tuple[str, str], tried: Sequence[tuple[str, JobSpec, SubmitJob]]
     ) -> Sequence[admin.HookTrial]:
-        """The effect of this file, a name and its text, on these jobs, each with its number or "".
+        """The effect of this file, a name and its text, on these jobs, each with its id or "".
+
         ConfigError: it cannot be loaded.
         """
         answers = await self.desk.trial(
@@ -131,7 +131,7 @@ class SubmitHooks:
     async def attempt_trials(
         self, file: tuple[str, str], read: Published, hook: str, count: int
     ) -> Sequence[admin.HookTrial]:
-        """The same of on_start or on_end, for the newest starts or ends in the journal."""
+        """The same for on_start or on_end, with the newest starts or ends in the journal."""
         tried = await tried_attempts(self.desk, read, HookFile(*file), hook, count)
         return [_attempt_trial(one) for one in tried]
 
@@ -140,7 +140,7 @@ class SubmitHooks:
         return JobSpec.FromString(spec).hook_notes
 
     def notes_of_job(self, read: Published, job_id: str) -> Sequence[HookNote]:
-        """The same, of a job or an array by its number; "": there is none."""
+        """The same for a job or an array by its id; "": there is none."""
         if not job_id:
             return ()
         number = job_id_of(job_id)

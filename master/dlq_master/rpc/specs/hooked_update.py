@@ -1,8 +1,8 @@
-"""`dlq update` as the operator's hook for submissions sees it: the job as it would be then.
+"""`dlq update` as the operator's hook for submissions sees it: the job as it would be afterwards.
 
-Without this a user could take back what the hook has changed. The hook is asked before the loop, so
-its word holds for the version of the job that it has seen. Of a job that has changed since, it is
-asked anew.
+Without this a user could undo the hook's changes. The hook is called before the loop, so its answer
+is for the version of the job that it has seen. If the job has changed since, the hook is called
+again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class MakeUpdate(Protocol):
 
 
 class HookedUpdates:
-    """The updates of one call, with the hook before each. Tasks that are alike are one call."""
+    """The updates of one call, with the hook before each. Equal tasks share one call of
+    the hook.
+    """
 
     def __init__(
         self, desk: HookDesk, line: UpdateLine, asked: wire.UpdateJobRequest, make: MakeUpdate
@@ -69,7 +71,7 @@ class HookedUpdates:
         self.words: dict[str, None] = {}  # for the audit, each once
 
     async def ask(self, edit: JobEdit) -> Any:
-        """The answer of the loop to an update, as the hook leaves it."""
+        """The loop's answer to an update, as the hook has changed it."""
         assert isinstance(edit, UpdateJob)
         for left in reversed(range(TRIES)):
             job = self._line.read.job(edit.job_id)
@@ -88,7 +90,7 @@ class HookedUpdates:
                     raise
                 edit = self._made(edit, self._asked)  # from its spec as it is now
             except DlqError as refusal:
-                if words:  # it may be refused for what the hook has made of it
+                if words:  # the hook's change may be the reason of the refusal
                     refusal.hint = f"{refusal.hint}\n{words}".strip()
                 raise
         return await self._line.ask(edit)
@@ -177,7 +179,7 @@ class HookedUpdates:
 
 
 def _hooked(edit: UpdateJob, made: UpdateJob, job: Job, notes: Sequence[HookNote]) -> UpdateJob:
-    """The update as it was `made`. Its digest is that of the user's wishes."""
+    """The update as it was `made`, with the digest of the user's request."""
     hooked = HookedUpdate(
         digest=digest(edit),
         seen_version=job.version,
@@ -188,7 +190,7 @@ def _hooked(edit: UpdateJob, made: UpdateJob, job: Job, notes: Sequence[HookNote
 
 
 def _spec_after(job: Job, stored: bytes, edit: UpdateJob) -> JobSpec:
-    """The spec of a job as the update would leave it. Its row has what updates have changed."""
+    """The spec of a job after the update. Its row has the changes of earlier updates."""
     spec = JobSpec.FromString(stored if edit.respec is None else edit.respec.spec)
     spec.name = job.name if edit.name is SAME else edit.name
     spec.queue = job.queue if edit.queue is SAME else edit.queue
@@ -202,7 +204,7 @@ def _spec_after(job: Job, stored: bytes, edit: UpdateJob) -> JobSpec:
 
 
 def _wishes(asked: wire.UpdateJobRequest) -> Iterator[str]:
-    """The wishes of a request, by the names of `SubmittedSpec` as far as it has them."""
+    """The fields of a request that `SubmittedSpec` has, by its names."""
     for descriptor, value in asked.ListFields():
         if descriptor.name == "spec_change":
             yield from (part.name for part, _ in value.ListFields())
@@ -213,7 +215,7 @@ def _wishes(asked: wire.UpdateJobRequest) -> Iterator[str]:
 def _with_changes(
     asked: wire.UpdateJobRequest, job: Job, spec: JobSpec, changed: Iterable[str]
 ) -> wire.UpdateJobRequest:
-    """The same request with these fields as the spec has them now."""
+    """The request with these fields as the spec has them now."""
     made = wire.UpdateJobRequest()
     made.CopyFrom(asked)
     if "queue" in changed:

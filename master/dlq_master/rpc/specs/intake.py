@@ -1,5 +1,5 @@
-"""Requests of users become values of the core: every value is checked, and none is trusted for its
-sender.
+"""Requests of users as values of the core. Every value is checked: a sender may be wrong or
+hostile.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ SLURM = "slurm"  # the value of compat
 
 
 def job_id_of(text: str, field: str = "job_id") -> JobId:
-    """A job's id: the decimal text of a positive integer, at most LARGEST_JOB_ID."""
+    """A job id: the decimal text of a positive integer, at most LARGEST_JOB_ID."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and text[0] != "0"):
         raise InvalidRequest(f"{shown(text)} is not a job id: write a number", field=field)
     if int(text) > LARGEST_JOB_ID:
@@ -88,7 +88,7 @@ def job_id_of(text: str, field: str = "job_id") -> JobId:
 
 
 def node_id_of(text: str, field: str = "node_id") -> NodeId:
-    """A node's id: a lower-case host name."""
+    """A node id: a host name in small letters."""
     return NodeId(passing(check_node_name, text, field))
 
 
@@ -108,21 +108,21 @@ def team_name_of(text: str, field: str) -> str:
 
 
 def needed(text: str, field: str, question: str) -> str:
-    """A word that must be said."""
+    """A required word."""
     if not text:
         raise InvalidRequest(question, field=field)
     return text
 
 
 def words_of(text: str, field: str) -> str:
-    """Words for people, made safe to show."""
+    """A text for people, made safe to show."""
     if len(text) > LONGEST_WORDS:
         raise InvalidRequest(f"{field} is longer than {LONGEST_WORDS} characters", field=field)
     return printable(text)
 
 
 class Edit(TypedDict):
-    """The fields of all edits of one job, checked."""
+    """The checked fields of all edits of one job."""
 
     caller: Caller
     request_id: str
@@ -134,8 +134,9 @@ class Edit(TypedDict):
 
 
 def search_words(text: str) -> tuple[str, ...]:
-    """The words of a search, each once, with small letters for those of ASCII. InvalidRequest: they
-    are too many, or too long.
+    """The words of a search, each once, with ASCII letters small.
+
+    InvalidRequest: they are too many, or too long.
     """
     words = tuple(dict.fromkeys(small(text).split())) if len(text) <= LONGEST_SEARCH else ()
     if len(text) > LONGEST_SEARCH or len(words) > MOST_SEARCHED:
@@ -158,7 +159,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
 def job_stimulus(
     asked: JobSpec, caller: Caller, request_id: str, *, brief: bool, validate_only: bool = False
 ) -> SubmitJob:
-    """The same of one spec, under a checked request id."""
+    """The same for one spec with a checked request id."""
     raw = asked.SerializeToString(deterministic=True)
     own = {"caller": caller, "request_id": request_id, "brief": brief}
     own["validate_only"] = validate_only
@@ -187,7 +188,7 @@ def _as_a_whole(asked: JobSpec) -> tuple[JobSpec, SubmitJob]:
 
 
 def _submission(spec: JobSpec, asked: JobSpec) -> SubmitJob:
-    """All that follows from the terms of a spec, whose user wrote `asked`."""
+    """All values that follow from the terms of a spec; `asked`: the spec as its user wrote it."""
     return SubmitJob(
         caller=_NOBODY,
         request_id="",
@@ -219,19 +220,21 @@ def _submission(spec: JobSpec, asked: JobSpec) -> SubmitJob:
 _NOBODY = Caller("", "")
 _TERMS = KnownTerms(_submission)
 _changed = record_changer(SubmitJob)
-_KNOWN: dict[bytes, SubmitJob] = {}  # somebody's, of the specs of late
+_KNOWN: dict[bytes, SubmitJob] = {}  # the latest specs, each with a submission of it
 
 
 def family_of(spec: JobSpec) -> str:
-    """The family of a job: jobs of its user with the same label `family`. Without the label, jobs
-    that run the same program with the same arguments and environment, in the same directory and
-    image.
+    """The family of a job: its user's jobs with the same label `family`.
+
+    Without the label: jobs with the same program, arguments, environment, directory and image.
     """
     return spec.labels.get(FAMILY_LABEL, "") or _digest_of_program(spec)
 
 
 def program_of(spec: JobSpec) -> str:
-    """Equal for jobs of a family with a label that run the same program so; "" without a label."""
+    """A key of the program: equal for jobs of a labelled family that run it alike. "" without a
+    label.
+    """
     return _digest_of_program(spec) if spec.labels.get(FAMILY_LABEL, "") else ""
 
 
@@ -251,9 +254,7 @@ def _digest_of_program(spec: JobSpec) -> str:
 
 
 def _digest(spec: JobSpec, raw: bytes) -> str:
-    """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not
-    count.
-    """
+    """The digest of a submission without its begin: `now+1h` is another instant in a repeat."""
     if spec.HasField("begin_time"):
         asked = JobSpec()
         asked.CopyFrom(spec)
@@ -297,7 +298,7 @@ def _new(request: jobs.UpdateJobRequest, asked: JobField[T]) -> T | Same:
 def _new_time_s(
     request: jobs.UpdateJobRequest, what: str, field: str, check: Callable[[Any], None]
 ) -> float | Same | None:
-    """The new value of a time that can also be taken away."""
+    """The new value of a time that may also be removed."""
     clear, new_s = f"clear_{what}", said(request, field)
     if getattr(request, clear):
         if new_s is not None:
@@ -349,12 +350,13 @@ def array_of(spec: JobSpec) -> AskedArray | None:
     if not spec.HasField("array"):
         return None
     ranges = ranges_of(spec)
-    step = ranges[0].step if len(ranges) == 1 else 1
+    # As in Slurm: of `1-3,10-20:5` the first one that is written.
+    step = next((each.step for each in ranges if each.step > 1), 1)
     return AskedArray(expand(ranges), spec.array.concurrent_count, step)
 
 
 def dependency_of(asked: DependencySpec) -> AskedDependency | None:
-    """The jobs that must come first; None for none."""
+    """The jobs that must end first; None: no such jobs."""
     if not asked.terms:
         return None
     return AskedDependency(
@@ -373,7 +375,7 @@ def _term(term: DependencyTerm) -> AskedTerm:
 
 
 def request_of(spec: JobSpec) -> Request:
-    """The facts that the scheduler needs. The exact limits stay in the spec, for the agent."""
+    """The facts for the scheduler. Exact limits stay in the spec, for the agent."""
     return _request(
         spec.resources.SerializeToString(deterministic=True),
         spec.elastic.SerializeToString(deterministic=True),
@@ -383,7 +385,7 @@ def request_of(spec: JobSpec) -> Request:
 
 @lru_cache(maxsize=4096)
 def _request(resources: bytes, elastic: bytes, contained: bool) -> Request:
-    """Jobs that ask for the same share one value, which is made once."""
+    """The request. Equal requests are the same object."""
     asked, sizes = ResourceRequest.FromString(resources), ElasticSpec.FromString(elastic)
     common = _Common(
         nodes=said(asked, "node_count"),
@@ -413,7 +415,7 @@ def _request(resources: bytes, elastic: bytes, contained: bool) -> Request:
 
 
 class _Common(TypedDict):
-    """The facts of jobs with GPUs and without."""
+    """The facts of all jobs, with or without GPUs."""
 
     nodes: int | None
     memory_bytes_per_node: int | None
@@ -434,7 +436,7 @@ _DEFAULT_SCOPE = {False: JOB_SCOPE, True: ATTEMPT_SCOPE}
 
 
 def rules_of(spec: JobSpec) -> RunRules:
-    """The spec's rules about stopping and running again."""
+    """The spec's rules about stops and retries."""
     preempt = spec.preempt
     rules = RunRules(
         requeue_exit_codes=frozenset({SAVED_EXIT_CODE, *preempt.requeue_exit_codes}),
@@ -455,9 +457,7 @@ def rules_of(spec: JobSpec) -> RunRules:
 
 
 def _says_it_saves(spec: JobSpec) -> bool:
-    """It names anything that only a program that saves has a use for. Asked of the spec as its user
-    wrote it.
-    """
+    """Whether the user's spec names anything that only a program with checkpoints needs."""
     preempt, saved = spec.preempt, spec.checkpoint
     return bool(
         saved.directory

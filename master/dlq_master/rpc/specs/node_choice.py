@@ -1,4 +1,4 @@
-"""How jobs choose nodes and operators label them: labels, and nodes by name, checked."""
+"""How jobs choose nodes and operators label them: labels and names of nodes, checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUE = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 
 
 def passing(check: Callable[..., str], text: str, field: str, *what: str) -> str:
-    """A text that a check of dlq_common.text lets pass. InvalidRequest names the field."""
+    """A text that passes a check of dlq_common.text. InvalidRequest names the field."""
     try:
         return check(text, *what)
     except ValueError as error:
@@ -24,7 +24,7 @@ def passing(check: Callable[..., str], text: str, field: str, *what: str) -> str
 
 
 def labels_of(labels: Mapping[str, str], field: str) -> tuple[str, ...]:
-    """`K=V` texts, sorted. InvalidRequest for what is no label."""
+    """`K=V` texts, sorted. InvalidRequest: one is no label."""
     if len(labels) > MOST_LABELS:
         raise InvalidRequest(f"{len(labels)} labels; the most is {MOST_LABELS}", field=field)
     for name, value in labels.items():
@@ -39,7 +39,7 @@ def labels_of(labels: Mapping[str, str], field: str) -> tuple[str, ...]:
 
 
 def check_choice(asked: ResourceRequest) -> None:
-    """InvalidRequest for a choice that cannot be meant, or that leaves nothing."""
+    """InvalidRequest: the choice makes no sense, or excludes every node."""
     labels_of(asked.constraint, "resources.constraint")
     among = _names(asked.node_ids, "resources.node_ids")
     excluded = _names(asked.excluded_node_ids, "resources.excluded_node_ids")

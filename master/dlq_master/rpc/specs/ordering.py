@@ -1,4 +1,6 @@
-"""Arrays, dependencies and begins that could be meant. The loop knows what is there."""
+"""Arrays, dependencies and begin times, checked as far as that needs no state. The loop checks the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, refused
+from dlq_common.job_fields.reading.ordering import MOST_TERMS
 from dlq_common.text.arrays import IndexRange, count_of, expand
 from dlq_common.text.instants import LATEST_S
 from dlq_common.text.names import shown
@@ -16,7 +19,6 @@ from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
 
 MOST_TASKS = 10_000
-MOST_TERMS = 100
 LONGEST_DELAY_S = 366 * DAY
 
 RELATIONS = {
@@ -27,12 +29,12 @@ _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
 
 
 def ranges_of(spec: JobSpec) -> list[IndexRange]:
-    """The indexes of an array, as they were asked for."""
+    """The indexes of an array as the spec has them."""
     return [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
 
 
 def check_array(spec: JobSpec) -> None:
-    """Whether its indexes could be those of one array."""
+    """InvalidRequest: these are not the indexes of an array."""
     if not spec.HasField("array"):
         return
     if len(spec.array.ranges) > MOST_TASKS:
@@ -51,7 +53,7 @@ def check_array(spec: JobSpec) -> None:
 
 
 def check_dependency(asked: DependencySpec) -> None:
-    """Whether these terms could be meant; whether the jobs are there, the loop knows."""
+    """InvalidRequest: the terms make no sense. The loop checks that the jobs exist."""
     field = "dependency"
     if len(asked.terms) > MOST_TERMS:
         raise refused(field, f"names more than {MOST_TERMS} jobs")
@@ -70,6 +72,6 @@ def check_dependency(asked: DependencySpec) -> None:
 
 
 def check_begin(begin: Timestamp) -> None:
-    """Whether a job could ever begin then."""
+    """InvalidRequest: a job could never begin then."""
     if not (0 <= begin.seconds <= LATEST_S and 0 <= begin.nanos < 1_000_000_000):
         raise refused("begin_time", "must be an instant between 1970 and the year 3000")

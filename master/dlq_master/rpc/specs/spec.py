@@ -1,7 +1,7 @@
-"""Is this a job that could run? Every field of a JobSpec, checked, and its defaults filled in.
+"""Checks every field of a JobSpec, and fills in its defaults.
 
-Each refusal is an InvalidRequest that names the field. Whether the queue exists, whether the
-cluster is large enough and what a user may have are questions for the loop.
+Each refusal is an InvalidRequest that names the field. The loop checks the queue, the size of the
+cluster, and the user's rights.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
 
 
 def checked(spec: JobSpec) -> JobSpec:
-    """A copy that has passed every check, with its defaults filled in.
+    """A copy that has passed every check, with its defaults.
 
-    Raises InvalidRequest, which names the field of the first check that the spec fails.
+    InvalidRequest names the field of the first failed check.
     """
     made = with_sizes(known_parts(spec))
     check_said(made)
@@ -75,7 +75,7 @@ def checked(spec: JobSpec) -> JobSpec:
 
 
 def known_parts(spec: JobSpec) -> JobSpec:
-    """A copy. InvalidRequest for a spec with fields that this master does not know."""
+    """A copy. InvalidRequest: the spec has fields that this master does not know."""
     known = JobSpec()
     known.CopyFrom(spec)
     known.DiscardUnknownFields()
@@ -85,25 +85,25 @@ def known_parts(spec: JobSpec) -> JobSpec:
 
 
 def check_said(spec: JobSpec) -> None:
-    """The checks of those fields that are said: most specs say few."""
+    """Run the checks of the fields that are set: most specs set few."""
     for check in _awake(_said(spec)):
         check(spec)
 
 
 def check_terms(spec: JobSpec) -> None:
-    """The same checks but for those of a program, for a spec without one."""
+    """The same for a spec without its program, without the checks of a program."""
     for check in _awake(_said(spec), False):
         check(spec)
 
 
 def check_program(spec: JobSpec) -> None:
-    """The checks of a spec's program alone."""
+    """Only the checks of a spec's program."""
     for check in _awake(_said(spec), True):
         check(spec)
 
 
 def _said(spec: JobSpec) -> tuple[str, ...]:
-    """The fields that are said, and `resources.NAME` likewise: every spec says some of these."""
+    """The fields that are set, and `resources.NAME` likewise."""
     names = [descriptor.name for descriptor, _ in spec.ListFields()]
     asked = spec.resources.ListFields()
     return (*names, *[_of_resources(descriptor.name) for descriptor, _ in asked])
@@ -130,7 +130,7 @@ def _is_of_program(check: Check) -> bool:
 
 
 def check_request_id(request_id: str) -> str:
-    """Any printable text of 1 to 64 characters; made by the client before its first try."""
+    """Any printable text of 1 to 64 characters. The client makes it before its first try."""
     if not (0 < len(request_id) <= 64 and request_id.isascii() and request_id.isprintable()):
         what = "request_id must be 1 to 64 printable ASCII characters"
         raise InvalidRequest(what, field="request_id")
@@ -138,7 +138,7 @@ def check_request_id(request_id: str) -> str:
 
 
 def _refuse_unknown(message: Message, field: str) -> None:
-    """A field that this master does not know must not be dropped: it may forbid something."""
+    """InvalidRequest: a field that this master does not know, which may forbid something."""
     if len(UnknownFieldSet(message)):
         what = f"{field} has fields that this master does not know; it is older than you"
         raise InvalidRequest(what, field=field if field == "spec" else f"spec.{field}")
@@ -197,7 +197,7 @@ def _check_soft_limits(spec: JobSpec) -> None:
 
 
 def check_labels(spec: JobSpec) -> None:
-    """Whether these can be labels of a job."""
+    """InvalidRequest: these cannot be labels of a job."""
     labels = spec.labels
     if len(labels) > MOST_LABELS:
         raise refused("labels", f"are more than {MOST_LABELS}")
@@ -209,7 +209,8 @@ def check_labels(spec: JobSpec) -> None:
             )
 
 
-def _check_resources(spec: JobSpec) -> None:
+def check_resources(spec: JobSpec) -> None:
+    """Whether a job can ask for these."""
     resources = spec.resources
     if is_without_gpus(resources):
         check_cores(spec)
@@ -260,7 +261,9 @@ def _check_type(field: str, word: str) -> None:
 
 
 def _check_mixed(spec: JobSpec) -> None:
-    """GPUs of several types are what is left over: nothing else can be asked of them."""
+    """InvalidRequest: a job on GPUs of several types takes leftovers, and can ask for
+    nothing else.
+    """
     asked = spec.resources
     if not asked.mixed_gpu_types:
         return
@@ -338,7 +341,7 @@ def _check_roles(spec: JobSpec) -> None:
 
 
 def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
-    """The duration in seconds, if it is a well-formed one between the limits."""
+    """The duration in seconds. InvalidRequest: it is malformed, or beyond the limits."""
     Lasts(least_s, most_s).check(field, duration)
     return duration.seconds + duration.nanos / 1e9
 
@@ -382,7 +385,7 @@ def _check_hook_notes(spec: JobSpec) -> None:
 
 
 class Check(NamedTuple):
-    """A check, and the fields of JobSpec without which it has nothing to say; none: always."""
+    """A check, and the fields of JobSpec that it needs; None: it always runs."""
 
     passes: Callable[[JobSpec], None]
     fields: frozenset[str] = frozenset()
@@ -393,7 +396,7 @@ def _of(check: Callable[[JobSpec], None], *fields: str) -> Check:
 
 
 def _limits() -> Iterator[Check]:
-    """The limits of single values, which the table of a job's fields declares."""
+    """The limits of single values, as the table of a job's fields declares them."""
     for field in FIELDS.values():
         if field.wire and field.limit:
             path = field.wire.path
@@ -414,7 +417,7 @@ CHECKS = (
     _of(check_labels, "labels"),
     _of(_check_compat, "tasks_per_node", "tasks"),
     *_limits(),
-    _of(_check_resources),
+    _of(check_resources),
     _of(_check_preempt, "preempt"),
     _of(_check_checkpoint, "checkpoint"),
     _of(check_container, "container", "runtime"),
@@ -434,13 +437,13 @@ CHECKS = (
 
 
 def _fill_in(spec: JobSpec) -> None:
-    """The defaults of what is not said."""
+    """Fill in the defaults of fields that are not set."""
     spec.name = named(spec)
     fill_in_terms(spec)
 
 
 def fill_in_terms(spec: JobSpec) -> None:
-    """The same of all but its program."""
+    """The same for a spec without its program."""
     contained = spec.HasField("container")
     if not (spec.working_directory or contained):  # an empty one means the image's own
         spec.working_directory = DEFAULT_DIRECTORY
@@ -453,7 +456,7 @@ def fill_in_terms(spec: JobSpec) -> None:
 
 
 def named(spec: JobSpec) -> str:
-    """The name given, or one made from the command: it always passes as a job name."""
+    """The given name, or one made from the command, which is always valid."""
     if spec.name:
         return spec.name
     if spec.script:

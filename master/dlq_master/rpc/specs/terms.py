@@ -1,10 +1,10 @@
-"""The terms of a job: all that its spec says but for its program.
+"""The terms of a job: its spec without its program. Equal terms are checked only once.
 
-Jobs that a loop submits differ in their arguments, their environment and their names. Their terms
-are the same bytes. So terms are checked and read once, and of the next job only its program is
-looked at. A spec whose terms cannot be checked without its program is checked as a whole.
+Jobs that a loop submits differ in arguments, environment and name; the bytes of their terms are
+equal. So terms are checked and read once, and of the next such job only the program is checked. If
+terms cannot be checked without the program, the whole spec is.
 
-Nothing of it is kept: a master that starts again reads the next terms anew.
+Nothing is stored: a restarted master reads the next terms anew.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ T = TypeVar("T")
 
 
 class KnownTerms(Generic[T]):
-    """The terms of late, and what was read from them."""
+    """The latest terms, and the values read from them."""
 
     def __init__(self, read: Callable[[JobSpec, JobSpec], T]) -> None:
-        """`read` is given a spec with its defaults, and the same as its user wrote it; both lack
-        their program.
+        """`read` gets a spec with its defaults, and the same as its user wrote it, both without
+        program.
         """
         self._read = read
         self._kept = lru_cache(maxsize=MOST_KEPT)(self._look)
 
     def of(self, spec: JobSpec) -> tuple[JobSpec, T] | None:
-        """The spec after all checks, with its defaults, and what its terms say. None: it is as it
-        was, and to be checked as a whole, which may tell why it is refused.
+        """The spec after all checks, with its defaults, and the values of its terms.
+
+        None: the spec is unchanged, and must be checked as a whole, which may tell why it is
+        refused.
         """
         if spec.HasField("elastic") or is_sized(spec):
             return None
@@ -54,6 +56,7 @@ class KnownTerms(Generic[T]):
         return spec, told
 
     def _look(self, raw: bytes) -> tuple[JobSpec, T]:
+        """The defaults and the values of these terms."""
         asked, filled = JobSpec.FromString(raw), JobSpec.FromString(raw)
         check_terms(asked)
         fill_in_terms(filled)

@@ -1,6 +1,4 @@
-"""Where the model becomes messages for users: the way back is intake.py. Jobs: job_view.py. For
-agents: commands.py.
-"""
+"""The model as messages for users. `specs/intake.py` is the way back, `job_view.py` writes jobs."""
 
 from __future__ import annotations
 
@@ -74,7 +72,7 @@ def part_message(part: MasterPart, now_s: float) -> admin_service_pb2.MasterPart
 
 
 def range_message(range_: Range) -> forecast_pb2.TimeRange:
-    """An estimated instant; one beyond the forecast's range stays unset."""
+    """An estimated range; an instant beyond the forecast's horizon stays unset."""
     message = forecast_pb2.TimeRange()
     for field, at_s in (
         (message.earliest_time, range_.low_s),
@@ -87,7 +85,9 @@ def range_message(range_: Range) -> forecast_pb2.TimeRange:
 
 
 def attempt_message(attempt: Attempt, rules: RunRules, contact_s: float | None) -> job_pb2.Attempt:
-    """One try of a job; `contact_s` is the last word of its most silent node, None: unknown."""
+    """One attempt of a job. `contact_s`: the last contact of its most silent node;
+    None: unknown.
+    """
     return job_pb2.Attempt(
         job_id=str(attempt.key.job_id),
         attempt=attempt.key.number,
@@ -106,7 +106,7 @@ def attempt_message(attempt: Attempt, rules: RunRules, contact_s: float | None) 
 
 
 def suspension_message(out: Suspension) -> job_pb2.Suspension:
-    """An attempt that is off its GPUs without a save, or moves."""
+    """An attempt that is suspended, or is moving."""
     return job_pb2.Suspension(
         phase=out.phase.value,
         since_time=to_timestamp(out.since_s),
@@ -118,8 +118,9 @@ def suspension_message(out: Suspension) -> job_pb2.Suspension:
 
 
 def contact_of(attempt: Attempt, read: Published) -> float | None:
-    """The last word of the attempt's most silent node; None when one has not been heard of. An
-    absence that was announced counts as if it had been heard of for so long.
+    """The last contact of the attempt's most silent node; None: one was never heard.
+
+    An announced absence counts as contact.
     """
     contacts = [_heard_s(node_id, read) for node_id in attempt.place.node_ids]
     known = [contact_s for contact_s in contacts if contact_s is not None]
@@ -145,7 +146,7 @@ def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
 
 
 def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
-    """A lease; its hold is an instant only while the last contact is known."""
+    """A lease. Its hold is an instant only if the last contact is known."""
     hold_s = None if contact_s is None else hold_until_s(contact_s, lease.hold_s)
     return lease_pb2.Lease(
         kind=LEASE_KINDS[lease.kind],
@@ -207,7 +208,7 @@ def _of_types(node: Node, speeds: Mapping[str, float]) -> dict[str, float]:
 def reason_messages(
     reasons: Iterable[Reason], job: Job, reader: str
 ) -> Iterator[job_pb2.WaitReason]:
-    """Why a job does not run, in the words for this reader; nothing once it has ended."""
+    """Why a job does not run, in words for this reader; empty once it has ended."""
     for reason in () if job.ended else reasons:
         yield job_pb2.WaitReason(
             code=reason.code.value,
@@ -221,7 +222,9 @@ def reason_messages(
 
 
 def event_message(event: JournalEvent, *, names: bool = True) -> event_pb2.Event:
-    """One entry of the journal; without `names` not for whose job one left its GPUs."""
+    """One event of the journal. Without `names` it does not tell for whose job another one left its
+    GPUs.
+    """
     return event_pb2.Event(
         sequence=event.seq,
         event_time=to_timestamp(event.time_s),

@@ -1,8 +1,7 @@
-"""Events with their jobs as the bytes of a watch: encoded once for all who are told of them.
+"""Events with their jobs as bytes for watches, encoded once for all watchers.
 
-A thousand watchers of the same events cost one encoding of each. Messages of several events are put
-together once for all who get the same. Lives in the event loop's thread; nothing of it is kept when
-the master ends.
+A thousand watchers of the same events cost one encoding of each. Messages with several events are
+assembled once for all who get the same. Used in the event loop's thread; nothing is stored.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dlq_master.rpc.views.job_rows import JobRows, field_of
 
 MOST_KEPT: Final = 2_048  # answers: readers that are nearly up to date share the newest
 MOST_GATHERED: Final = 64  # messages of several
-OLDEST_S: Final = 1.0  # of what a job's clock says in them
+OLDEST_S: Final = 1.0  # how long messages with a job's clock are shared
 
 
 class _Told(NamedTuple):
@@ -29,7 +28,7 @@ class _Told(NamedTuple):
 
 
 class EventRows:
-    """The answers that have been told lately."""
+    """The latest answers."""
 
     def __init__(self, jobs: JobRows) -> None:
         self._jobs = jobs
@@ -39,7 +38,9 @@ class EventRows:
         """So many so far."""
 
     def answer(self, event: JournalEvent, read: Published, now_s: float, *, names: bool) -> bytes:
-        """A WatchEventsResponse; without `names` not for whose job another one left its GPUs."""
+        """A WatchEventsResponse. Without `names` it does not tell for whose job another one left
+        its GPUs.
+        """
         job = None if event.job_id is None else read.job(event.job_id)
         told = self._told.get((event.seq, names))
         if told is not None and told.job is job and 0 <= now_s - told.at_s <= OLDEST_S:
@@ -54,7 +55,7 @@ class EventRows:
         return content
 
     def gathered(self, events: Sequence[JournalEvent], read: Published, now_s: float) -> bytes:
-        """All of the journal from the first of these to the last as one message, with all names."""
+        """All events from the first to the last as one message, with all names."""
         reach = read.people_version, events[0].seq, events[-1].seq
         at_s, content = self._gathered.get(reach, (now_s - 2 * OLDEST_S, b""))
         if not 0 <= now_s - at_s <= OLDEST_S:
@@ -67,7 +68,7 @@ class EventRows:
         return content
 
     def job_alone(self, event: JournalEvent, job: Job, read: Published, now_s: float) -> bytes:
-        """The same without the event."""
+        """The job without the event."""
         message = wire.WatchEventsResponse(cursor=event.seq)
         return message.SerializeToString() + self._job_field(job, read, now_s)
 
@@ -79,7 +80,7 @@ class EventRows:
 
 
 def joined(answers: Sequence[bytes]) -> bytes:
-    """Answers as one: all but the first are within it."""
+    """Several answers as one: the first contains the others."""
     number = wire.WatchEventsResponse.MORE_FIELD_NUMBER
     return answers[0] + b"".join([field_of(number, each) for each in answers[1:]])
 

@@ -1,10 +1,11 @@
-"""Jobs as the bytes of a list: the standing part of each is encoded once for all who ask.
+"""Jobs as bytes of a list: the standing part of each job is encoded once for all readers.
 
-A row belongs to one value of a job, and a changed job has another. Jobs of one loop are alike but
-for their numbers and times, so most of a new row is that of a job before it. The rest of a job that
-only waits stays with it until the next plan. The rows of a block of jobs are kept joined: a list of
-many thousands of jobs is made of a few hundred parts. Nothing of it is kept: a master that starts
-again encodes what it is asked for. Rows live in the event loop's thread.
+A row belongs to one value of a job; a changed job has another. Jobs of one loop differ only in
+numbers and times, so most of a new row is that of an earlier job. The rest of a job that only waits
+is kept until the next plan. The rows of a block of jobs are kept joined, so that a list of many
+thousands of jobs has a few hundred parts.
+
+Nothing is stored: a restarted master encodes rows anew. Used in the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _JOBS: Final = job_service_pb2.ListJobsResponse.JOBS_FIELD_NUMBER
 
 @dataclass(slots=True)
 class _Row:
-    """A job as a field of a list, and what that stands on."""
+    """A job as a field of a list, and the values on which that depends."""
 
     job: Job
     standing: slice  # its part of `content`
@@ -53,7 +54,7 @@ class _Row:
 
 
 class _Kind(NamedTuple):
-    """The common part of some jobs, and its bytes."""
+    """The common part of alike jobs, and its bytes."""
 
     likeness: Sequence[Any]
     content: bytes
@@ -61,7 +62,7 @@ class _Kind(NamedTuple):
 
 @dataclass(slots=True)
 class _Joined:
-    """The rows of a block, and what they stand on."""
+    """The rows of a block, and the values on which they depend."""
 
     plan: object = None
     starts: object = None  # the forecasts
@@ -72,7 +73,7 @@ class _Joined:
 
 
 class JobRows:
-    """The rows that have been asked for."""
+    """The rows that readers have asked for."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -85,7 +86,7 @@ class JobRows:
         """So many parts so far: the work of lists beyond looking at jobs."""
 
     def block(self, block: JobBlock, read: Published, now_s: float) -> Sequence[bytes]:
-        """All jobs of a block as such fields, in their order."""
+        """All jobs of a block as such fields, in order."""
         kept, plan, starts = self._joined.get(block), read.last_plan(now_s), read.starts(now_s)
         if (
             kept is None
@@ -154,7 +155,7 @@ class JobRows:
                 yield from [job for job, _ in some]
 
     def redacted_row(self, job: Job, read: Published, now_s: float) -> bytes:
-        """As much of it as other people see, as the same field."""
+        """The facts that other users see, as the same field."""
         kept = self._redacted.get(job.job_id)
         if kept is not None and kept[0] is job:
             return kept[1]
@@ -170,21 +171,21 @@ class JobRows:
         return self._standing(job, read) + present(job, read, now_s, read.start_range(job))
 
     def _follow(self, read: Published) -> None:
-        """Nothing of another policy is kept."""
+        """Drop all rows if the policy has changed."""
         if read.chosen is not self._chosen:
             self._rows.clear()
             self._kinds.clear()
             self._chosen = read.chosen
 
     def _standing(self, job: Job, read: Published) -> bytes:
-        self.encoded += 1  # of a row that is kept only the rest
+        self.encoded += 1  # a kept row needs only its rest
         kept = self._rows.get(job.job_id)
         if kept is not None and kept.job is job:
             return kept.content[kept.standing]
         return own_part(job) + self._kind(job, read).content
 
     def _kind(self, job: Job, read: Published) -> _Kind:
-        """The last job of the same name and request tells, if it was like this one."""
+        """The common part: that of the last job with the same name and request, if it is alike."""
         key = job.user, job.name, id(job.request)  # a kind keeps its request
         shared, kept = likeness(job), self._kinds.get(key)
         if kept is not None and kept.likeness == shared:
@@ -195,7 +196,7 @@ class JobRows:
         return kept
 
     def _has_room(self, rows: dict[JobId, Any], job_id: JobId, read: Published) -> bool:
-        """Whether this one may be kept; rows of jobs that have gone make room."""
+        """Whether one more row may be kept. Rows of jobs that have gone make room."""
         if job_id not in rows and len(rows) >= self._most:
             here = {job.job_id for job in read.jobs()}
             for gone in rows.keys() - here:
@@ -204,14 +205,14 @@ class JobRows:
 
 
 def _until_s(start: Range | None, now_s: float) -> float:
-    """A time that is foreseen stays until it comes; from then on it moves with the clock."""
+    """Until when a foreseen range stays as it is. Once it has begun it moves with the clock."""
     if start is None:
         return inf
     return min([at_s if at_s > now_s else now_s + OLDEST_S for at_s in start])
 
 
 def field_of(number: int, content: bytes) -> bytes:
-    """A field that is a message, with this content."""
+    """A field with a message as its content."""
     return _head(number, len(content)) + content
 
 

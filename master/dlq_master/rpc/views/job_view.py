@@ -1,8 +1,8 @@
 """A job as its owner sees it, in two parts: one from its row, and one from this moment.
 
-The wire merges messages whose bytes follow one another. So the first part is encoded once for each
-change of a job, and lists send it again as it is (job_rows.py). A field that is a message stands in
-one of the parts alone.
+Concatenated bytes of messages merge on the wire. So the first part is encoded once for each change
+of a job, and lists send it again unchanged (job_rows.py). A field that is a message is in only one
+of the parts.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ T = TypeVar("T")
 def job_message(
     job: Job, read: Published, now_s: float, why: ReasonCode | None = None
 ) -> job_pb2.Job:
-    """A job as its owner sees it at `now_s`, with what is known of its living attempt. `why` it
-    waits, where that was just found out; None: it is looked for.
+    """A job as its owner sees it at `now_s`, with its live attempt.
+
+    `why`: the reasons for its wait, if they were just found; None: they are looked up.
     """
     message = standing(job, read)
     message.MergeFromString(present(job, read, now_s, read.start_range(job), why))
@@ -53,7 +54,7 @@ def job_message(
 
 
 def standing(job: Job, read: Published) -> job_pb2.Job:
-    """All that stays as it is until the job or the policy changes."""
+    """The part that is constant until the job or the policy changes."""
     message = job_pb2.Job(
         job_id=str(job.job_id),
         user=job.user,
@@ -93,12 +94,12 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
         counts = job.restart_counts._asdict()
         message.restart_counts.update({cause: count for cause, count in counts.items() if count})
     if job.live_attempt is None:
-        _add_run(message, job, None, read, 0.0)  # nothing of it moves
+        _add_run(message, job, None, read, 0.0)  # no part of it changes with time
     return message
 
 
 def own_part(job: Job) -> bytes:
-    """The part of `standing` by which jobs differ that are alike otherwise: those of one loop."""
+    """The part of `standing` in which alike jobs differ, such as those of one loop."""
     message = job_pb2.Job(
         job_id=str(job.job_id),
         submit_time=to_timestamp(job.submit_time_s),
@@ -109,7 +110,7 @@ def own_part(job: Job) -> bytes:
 
 
 def alike_part(job: Job, read: Published) -> bytes:
-    """The rest of `standing`. It is equal for jobs whose `likeness` is."""
+    """The rest of `standing`, equal for jobs with equal `likeness`."""
     message = standing(job, read)
     for name in ("job_id", "submit_time", "queue_time", "array_task"):
         message.ClearField(name)
@@ -129,8 +130,9 @@ likeness = itemgetter(*(place for place, name in enumerate(Job._fields) if name 
 def present(
     job: Job, read: Published, now_s: float, start: Range | None, why: ReasonCode | None = None
 ) -> bytes:
-    """The rest of the message as bytes: its attempt, why it waits, and all that time changes.
-    `start`: its range. `why`: as for `job_message`.
+    """The other part as bytes: the attempt, why the job waits, and all that changes with time.
+
+    `start`: the range of its start. `why`: as for `job_message`.
     """
     cost_s = None if job.ended else read.stop_cost_s(job)
     waits = _waiting(why or read.wait_code(job, now_s), cost_s, start)
@@ -164,7 +166,7 @@ def present(
 
 
 def brief_message(job: Job) -> job_pb2.Job:
-    """The facts by which its sender knows a new job."""
+    """The facts about a new job for its sender."""
     return job_pb2.Job(
         job_id=str(job.job_id),
         user=job.user,
@@ -176,7 +178,7 @@ def brief_message(job: Job) -> job_pb2.Job:
 
 
 def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
-    """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
+    """All that users learn about other users' jobs (dlq.v1.Job.redacted)."""
     message = job_pb2.Job(
         redacted=True,
         job_id=str(job.job_id),
@@ -208,8 +210,8 @@ def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
 
 
 def is_still(job: Job) -> bool:
-    """Whether its present part changes only with a plan, a forecast or stop costs. Most jobs that
-    wait are still.
+    """Whether its present part changes only with a plan, a forecast or stop costs, as for most
+    waiting jobs.
     """
     return (
         job.live_attempt is None
@@ -221,7 +223,7 @@ def is_still(job: Job) -> bool:
 
 @lru_cache(MOST_ALIKE)
 def _waiting(code: ReasonCode | None, stop_cost_s: float | None, start: Range | None) -> bytes:
-    """Why it waits, until when, and what a stop costs: of many jobs the same."""
+    """Why it waits, until when, and the cost of a stop; the same for many jobs."""
     message = job_pb2.Job(
         wait_code="" if code is None else code.value,
         stop_cost_duration=to_duration(stop_cost_s),
@@ -233,7 +235,7 @@ def _waiting(code: ReasonCode | None, stop_cost_s: float | None, start: Range | 
 def _add_run(
     message: job_pb2.Job, job: Job, attempt: Attempt | None, read: Published, now_s: float
 ) -> None:
-    """How long it has run and may run, and on what: by its row alone where no attempt lives."""
+    """Add its run time, its limit and its GPUs; from its row if no attempt is live."""
     if not job.ended:
         message.run_estimate.CopyFrom(estimate_message(job, attempt, read.profile_s))
     executed_s = job.total_executed_s
@@ -293,7 +295,7 @@ def _add_living(
 
 
 def add_figures(message: job_pb2.Job, attempt: Attempt, read: Published, now_s: float) -> None:
-    """The figures of its activity, for an answer about this job alone."""
+    """Add the figures of its activity, in an answer about this job only."""
     slots, activity = attempt.lease.allocation.slots, message.activity
     gpus = _all_known(
         read.figures(slot.node_id).get(gpu) for slot in slots for gpu in slot.gpu_indices
@@ -327,7 +329,7 @@ def _add_uses(activity: job_pb2.JobActivity, attempt: Attempt, read: Published) 
 
 
 def _all_known(values: Iterable[T | None]) -> list[T]:
-    """All of them; none if one is not known."""
+    """All of these values; empty if one is unknown."""
     found = list(values)
     known = [one for one in found if one is not None]
     return known if len(known) == len(found) else []
@@ -338,7 +340,7 @@ def _rate(amount: float | None, span_s: float) -> float | None:
 
 
 def _put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:
-    """The GPUs that it holds; of a job without GPUs, its cores."""
+    """Add the GPUs that it holds; for a job without GPUs, its cores."""
     if request.without_gpus:
         message.held_core_count = allocation.width
     else:

@@ -1,6 +1,4 @@
-"""A node as people see it beyond its plain facts: the reasons that keep it from work, and the
-health of its GPUs.
-"""
+"""A node as people see it: the reasons that keep it from work, and the health of its GPUs."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def _silence(node: Node, contact_s: float | None) -> str:
 
 
 def straggler(node: Node, read: Published) -> node_pb2.NodeStraggler | None:
-    """How much longer it works on a step than its peers; None: nobody knows."""
+    """How much longer its steps take than those of its peers; None: unknown."""
     found = read.straggler(node.node_id)
     if found is None:
         words = "suspected before this master started"
@@ -65,7 +63,7 @@ def straggler(node: Node, read: Published) -> node_pb2.NodeStraggler | None:
 
 
 def gpu_statuses(node: Node, read: Published) -> Iterator[node_pb2.GpuStatus]:
-    """How each GPU of a node is."""
+    """The status of each GPU of a node."""
     holders, figures = read.holders(node.node_id), read.figures(node.node_id)
     closed = not node.open
     for gpu in node.gpus:
@@ -102,7 +100,7 @@ def withheld_words(node: Node) -> str:
 
 
 def _strays(node: Node) -> Iterator[str]:
-    """The GPUs that something else holds, and those that nobody has accepted."""
+    """The GPUs held by other programs, and those that are not accepted yet."""
     if node.strayed:
         yield f"GPU {_numbers(node.strayed)}: {node.stray_reason}"
     if node.unaccepted:

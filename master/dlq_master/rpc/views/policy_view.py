@@ -1,4 +1,4 @@
-"""Policies and the planning process, as messages."""
+"""Policies and helper processes as messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def policy_message(chosen: Chosen) -> policy_pb2.Policy:
 
 
 def preset_messages() -> list[policy_pb2.PolicyPreset]:
-    """All that a master can run."""
+    """All presets that a master can run."""
     return [
         policy_pb2.PolicyPreset(
             policy=name, summary=preset.summary, setting_names=sorted(set(preset.settings))
@@ -40,7 +40,7 @@ def preset_messages() -> list[policy_pb2.PolicyPreset]:
 
 
 def planner_message(planning: Planning) -> policy_pb2.Planner:
-    """How the planning process does."""
+    """The state of the planning process."""
     facts = planning.process
     if facts is None:
         return policy_pb2.Planner(state="off")
@@ -59,7 +59,7 @@ def planner_message(planning: Planning) -> policy_pb2.Planner:
 
 
 def helper_message(health: Health) -> policy_pb2.Helper:
-    """How one of those does whom the master asks."""
+    """The state of a helper process."""
     return filled(
         policy_pb2.Helper,
         health,
@@ -70,7 +70,7 @@ def helper_message(health: Health) -> policy_pb2.Helper:
 
 
 def settings_of(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Settings as they came, in order. InvalidRequest for more than anybody could mean."""
+    """Settings in the order of the request. InvalidRequest: there are too many."""
     if len(settings) > MOST_SETTINGS:
         raise InvalidRequest(f"more than {MOST_SETTINGS} settings", field="settings")
     for key, value in settings.items():

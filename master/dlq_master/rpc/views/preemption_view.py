@@ -1,5 +1,5 @@
-"""Messages about estimates of run times, about preemptions (their victims, rules and costs), and
-about work that a stop loses.
+"""Messages about estimates of run times, preemptions (victims, rules, costs), and work lost by a
+stop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMED = OTHERS[0]
 
 
 def add_preemptions(message: job_pb2.Job, job: Job, read: Published) -> None:
-    """Enter them."""
+    """Add the job's preemptions."""
     message.displaced_count = job.displaced
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):
         named = read.others_shown == NAMED and GUEST_MARK not in job.user
@@ -44,8 +44,8 @@ def _taken(taken: Taken) -> job_pb2.Preemption:
 
 
 def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:
-    """The knowledge of its run time. `profile_s`: T_profile of the policy; None: it measures
-    nobody.
+    """The estimate of its run time. `profile_s`: T_profile of the policy; None: it measures no
+    jobs.
     """
     basis = job.basis
     return RunEstimate(
@@ -60,7 +60,7 @@ def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None)
 
 
 def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float) -> None:
-    """Enter what a stop of this running attempt would lose, or loses."""
+    """Add what a stop of this running attempt would lose, or loses."""
     message.never_saved = has_never_saved(job, attempt)
     loss = stop_loss(job, attempt, now_s)
     if loss is not None:

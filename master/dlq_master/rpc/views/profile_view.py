@@ -1,4 +1,4 @@
-"""The profile of the master as messages: sampled stacks, turns by their length, slow turns."""
+"""The profile of the master as messages: sampled stacks, turns by duration, and slow turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from dlq_master.control.loop.slow_turns import SlowTurn
 
 
 def profile_answer(meter: Meter) -> Callable[[StackProfile, str], bytes]:
-    """Makes the last answer to a profile that begins now. Another thread may call it."""
+    """A function that makes the last answer to a profile that begins now. It may run in another
+    thread.
+    """
     before = tuple(meter.turns)
 
     def answer(found: StackProfile, ended_early: str) -> bytes:
@@ -32,7 +34,7 @@ def profile_answer(meter: Meter) -> Callable[[StackProfile, str], bytes]:
 
 
 def slow_turn_message(slow: SlowTurn) -> profile_wire.SlowTurn:
-    """A slow turn, as operators see it."""
+    """A slow turn for operators."""
     return profile_wire.SlowTurn(
         begin_time=to_timestamp(slow.began_s),
         decide_duration=to_duration(slow.spent_s["decide"]),
@@ -51,7 +53,7 @@ def slow_turn_message(slow: SlowTurn) -> profile_wire.SlowTurn:
 def turn_buckets(
     counts: Sequence[int], ends_s: Sequence[float] = BUCKETS_S
 ) -> Iterator[profile_wire.TurnBucket]:
-    """Turns by how long they took; the last bucket has no end."""
+    """The number of turns by duration; the last bucket is open."""
     for end_s, count in zip((*ends_s, None), counts, strict=True):
         longest = None if end_s is None else to_duration(end_s)
         yield profile_wire.TurnBucket(longest_duration=longest, turn_count=count)

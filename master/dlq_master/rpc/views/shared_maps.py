@@ -1,7 +1,7 @@
-"""Pages of the GPU map that were made lately. Many people look at the map at once.
+"""The latest pages of the GPU map, shared by their readers.
 
-A page of a thousand nodes costs the loop some 25 to 70 ms. It is the same for all readers but for
-their own jobs, so readers within five seconds share it.
+A page of a thousand nodes takes the loop some 25 to 70 ms, and many people look at it. It is the
+same for all readers but for their own jobs, so readers within five seconds share it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_PAGES: Final = 64
 
 
 class MapPage(NamedTuple):
-    """A page, which nobody changes, with the attempt and the user of each of its leases."""
+    """A page, which is never changed, with the attempt and the user of each of its leases."""
 
     response: wire.GetGpuMapResponse
     keys: Sequence[AttemptKey]
@@ -35,14 +35,14 @@ class _KeptPage:
 
 
 class SharedMaps:
-    """Lives in the event loop's thread. A master that starts again has none."""
+    """The pages. Used in the event loop's thread only; a restarted master has none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[Hashable, _KeptPage] = {}
 
     async def page(self, key: Hashable, make: Callable[[], Awaitable[MapPage]]) -> MapPage:
-        """The page of this key, at most KEPT_S old. One caller makes it, and the others wait."""
+        """The page of this key, at most KEPT_S old. One caller makes it while the others wait."""
         if key not in self._kept and len(self._kept) >= MOST_PAGES:
             self._kept.clear()
         kept = self._kept.setdefault(key, _KeptPage())

@@ -19,7 +19,7 @@ _COUNTS = ("gpu_quota", "gpu_limit", "running_job_limit", "queued_job_limit")
 
 
 def team_message(team: Team, uses: Mapping[str, TeamUse]) -> team_pb2.Team:
-    """A team with what it has now."""
+    """A team with its present use."""
     return team_pb2.Team(
         name=team.name,
         rules=_rules_message(team.rules),
@@ -32,7 +32,7 @@ def team_message(team: Team, uses: Mapping[str, TeamUse]) -> team_pb2.Team:
 
 
 def member_message(team: str, member: Member, uses: Mapping[str, TeamUse]) -> team_pb2.TeamMember:
-    """A member with what the user has in the team now."""
+    """A member with the user's present use in the team."""
     return team_pb2.TeamMember(
         user=member.user,
         rules=_rules_message(member.rules),
@@ -42,7 +42,7 @@ def member_message(team: str, member: Member, uses: Mapping[str, TeamUse]) -> te
 
 
 def use_message(use: TeamUse | None) -> team_pb2.TeamUse:
-    """The use of one team or member; None: nothing."""
+    """The use of one team or member; None: no use."""
     use = use or TeamUse()
     return team_pb2.TeamUse(
         gpu_count=use.gpus,

@@ -26,12 +26,12 @@ V = TypeVar("V", bound=_Adds)
 
 
 def day_words(day: int) -> str:
-    """A day of UTC, as 2026-11-22."""
+    """A day of UTC, such as 2026-11-22."""
     return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
 
 
 def days_of(request: wire.GetUsageRequest | wire.GetCostsRequest, now_s: float) -> tuple[int, int]:
-    """The first and the last day that are asked for; none in the future. Raises InvalidRequest."""
+    """The first and the last requested day. InvalidRequest: one is malformed or in the future."""
     from_s, until_s = said(request, "from_time"), said(request, "until_time")
     last = floor(min(now_s if until_s is None else until_s, now_s) / DAY_S)
     first = floor((now_s if from_s is None else from_s) / DAY_S)
@@ -45,7 +45,9 @@ def days_of(request: wire.GetUsageRequest | wire.GetCostsRequest, now_s: float) 
 def by_pool(
     told: Mapping[tuple[int, str], V], none: V, *, by_day: bool
 ) -> list[tuple[str, str, V]]:
-    """Day in words ("": all of them), pool, and their sum; rising. `none`: the sum of nothing."""
+    """Day in words ("": all days), pool, and their sum, in rising order. `none`: the sum of
+    nothing.
+    """
     found: dict[tuple[str, str], V] = {}
     for (day, pool), one in told.items():
         key = day_words(day) if by_day else "", pool
@@ -54,7 +56,7 @@ def by_pool(
 
 
 def groups_of(told: Iterable[str], known: Collection[str]) -> Sequence[str]:
-    """The keys of the groups, each once. Raises InvalidRequest for a word that is not known."""
+    """The keys of the groups, each once. InvalidRequest: an unknown word."""
     by = list(dict.fromkeys(told))
     unknown = [word for word in by if word not in known]
     if unknown:
@@ -65,7 +67,7 @@ def groups_of(told: Iterable[str], known: Collection[str]) -> Sequence[str]:
 
 # --- costs ----------------------------------------------------------------------------------------
 
-Key = tuple[tuple[int, str], ...]  # sorts job ids as numbers, and all else as words
+Key = tuple[tuple[int, str], ...]  # sorts job ids as numbers, and other keys as words
 _Entry = tuple[CostAccount, Job]
 _BY: Mapping[str, Callable[[_Entry], tuple[int, str]]] = {
     "job": lambda entry: (entry[0].job_id, str(entry[0].job_id)),
@@ -80,7 +82,7 @@ COST_GROUPS: Collection[str] = _BY.keys()
 def of_jobs(
     told: Costs, caller: Caller, teams: set[str], by: Sequence[str], user: str, team: str
 ) -> list[wire.Cost]:
-    """The groups of what the caller may see of this user and team ("": of all); none that cost
+    """The groups that the caller may see, of this user and team ("": all), without those that cost
     nothing.
     """
     groups: dict[Key, Cost] = {}
@@ -100,7 +102,7 @@ def of_jobs(
 
 
 def of_pools(pools: Mapping[tuple[int, str], Paid], *, by_day: bool) -> list[wire.PoolCost]:
-    """The costs of the machines of each pool, in all or day by day."""
+    """The costs of each pool's machines, in all or day by day."""
     return [
         wire.PoolCost(
             day=day,

@@ -1,5 +1,6 @@
-"""The rows lie in a PostgreSQL server, through psycopg 3.
+"""The database in a PostgreSQL server, through psycopg 3; imported only if `[store] backend` says
+so.
 
-Nothing here is imported unless `[store] backend` says so. Every transaction begins at the row of
-the leader (`fence`), and a commit of unknown outcome ends the process.
+Every transaction begins at the row of the leader (`fence`). A commit with an unknown outcome ends
+the process.
 """

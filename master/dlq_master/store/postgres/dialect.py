@@ -1,7 +1,7 @@
-"""Statements of the store, as PostgreSQL takes them.
+"""Statements of the store, translated to PostgreSQL.
 
-They are written once, as SQLite takes them. Here the marks of values are others, the word `user` is
-quoted, and some parts of a job's body are columns.
+They are written once, for SQLite. In PostgreSQL placeholders differ, the word `user` is quoted, and
+some parts of a job's body are columns.
 """
 
 import re
@@ -28,7 +28,7 @@ PARTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def parts_of(job: Job) -> tuple[object, ...]:
-    """The values of these columns, in their order."""
+    """The values of these columns, in order."""
     request, array = job.request, job.array
     return (
         job.person,
@@ -45,7 +45,7 @@ def parts_of(job: Job) -> tuple[object, ...]:
 
 
 class Statement(NamedTuple):
-    """A statement with the marks $1, $2 ..., and the names of its values; None: they come in their
+    """A statement with placeholders $1, $2 ..., and the names of its values; None: values come in
     order.
     """
 
@@ -53,7 +53,7 @@ class Statement(NamedTuple):
     names: Sequence[str] | None
 
     def values(self, given: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
-        """The values in the order of the marks."""
+        """The values in the order of the placeholders."""
         if self.names is None:
             return given if isinstance(given, Sequence) else [*given.values()]
         assert isinstance(given, Mapping)

@@ -1,4 +1,4 @@
-"""The fence of a master: its server, the timeline of this server, and the master's epoch.
+"""The fence of a master: its server, the server's timeline, and the master's epoch.
 
 The row `leader` is the one truth. A change of its epoch waits for open transactions of the former
 leader, and the server refuses every later one (`hold_fence` in the schema). So no clock decides
@@ -33,7 +33,7 @@ _TAKE: Final = """UPDATE leader SET holder = $1, addresses = $2, ttl_s = $3,
 
 
 class Fence(NamedTuple):
-    """A write counts only while all three are as they were."""
+    """A write counts only while all three values are unchanged."""
 
     system_identifier: int  # of the server's data; a standby has that of its primary
     timeline: int  # raised by every promotion of a standby
@@ -41,7 +41,7 @@ class Fence(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The row of the leader. Its age is told by the database's clock."""
+    """The row of the leader. Its age is by the database's clock."""
 
     epoch: int
     holder: str
@@ -62,7 +62,7 @@ def read_leader(line: PostgresLine) -> Leader:
 
 
 def identity(line: PostgresLine) -> tuple[int, int]:
-    """The server's data and their timeline."""
+    """The identity of the server's data, and their timeline."""
     system_identifier, timeline = line.own(_IDENTITY).fetchone() or (0, 0)
     return int(system_identifier), int(timeline)
 
@@ -70,9 +70,9 @@ def identity(line: PostgresLine) -> tuple[int, int]:
 def take_lead(
     line: PostgresLine, holder: str, addresses: str, ttl_s: float, seen: int
 ) -> Fence | None:
-    """Lead with a higher epoch; None: somebody has taken the lead since epoch `seen`.
+    """Take the lead with a higher epoch; None: another master has taken it since epoch `seen`.
 
-    It waits for a transaction of the former leader that is under way.
+    Waits for a running transaction of the former leader.
     """
     here = identity(line)
     row = line.own(_TAKE, [holder, addresses, ttl_s, *here, JUMP, seen]).fetchone()
@@ -80,15 +80,19 @@ def take_lead(
 
 
 def claim_session(line: PostgresLine) -> None:
-    """Be the one master without a lease, for as long as this line lasts. Raises DatabaseInUse."""
+    """Become the only master without a lease, while this connection lasts. DatabaseInUse: there is
+    another.
+    """
     (mine,) = line.own("SELECT pg_try_advisory_lock($1)", [_CLAIM]).fetchone() or (False,)
     if not mine:
         raise DatabaseInUse("another master writes to this database")
 
 
 def check_server(line: PostgresLine, *, allow_asynchronous: bool) -> tuple[str, ...]:
-    """Refuse a server that may lose an acknowledged commit. Return, in words, what it may lose
-    where that is allowed by name. Raises ConfigError, or DatabaseDamaged without a cluster.
+    """Refuse a server that may lose an acknowledged commit.
+
+    Returns, in words, the losses that the configuration allows by name. Raises ConfigError, or
+    DatabaseDamaged without a cluster.
     """
     shown = dict(
         line.own(
@@ -119,7 +123,7 @@ def check_server(line: PostgresLine, *, allow_asynchronous: bool) -> tuple[str, 
 
 
 class FencedLine(ReadingLine):
-    """A line of a leader's reads: one that is opened anew reaches the same server, or none."""
+    """A leader's reading connection: reopened, it reaches the same server, or fails."""
 
     fence: Fence | None = None
 

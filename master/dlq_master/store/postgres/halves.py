@@ -1,8 +1,8 @@
-"""The two halves of a store on PostgreSQL.
+"""The writer and the reader of a PostgreSQL server.
 
 A turn is one pipelined transaction: BEGIN, the fence, the rows, COMMIT, in one round trip. Nothing
-is tried twice. After a refusal nothing of it is on the server. After a loss of the line nobody
-knows. In both cases the process ends, and the next one begins with the rows that are there.
+is tried twice. After a refusal the server has nothing of it; after a lost connection nobody knows.
+In both cases the process ends, and the next one begins with the rows on the server.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PARTS: Final = [column for column, _ in PARTS.values()]
 
 
 def _jobs(writes: Writes) -> Writes:
-    """A job's row here has a column for each part that lists search."""
+    """A job's row, with a column for each part that lists search."""
     marks = ", ".join("?" * (9 + len(_PARTS)))
     changes = ", ".join(f"{column} = excluded.{column}" for column in (*_CHANGED, *_PARTS))
     sql = f"INSERT INTO jobs VALUES ({marks}) ON CONFLICT (job_id) DO UPDATE SET {changes}"
@@ -64,17 +64,18 @@ ROWS_HERE: Final = tuple(_jobs(one) if one.name == "jobs" else one for one in RO
 
 
 class PostgresWriter(BatchWriter):
-    """Commits batches to a server in the order they are handed in, as long as its fence holds.
+    """Commits batches in order, as long as its fence holds.
 
-    `may_lose`: the losses that the configuration allows, in words. `noted` hears of each batch that
-    is committed, before its caller does.
+    `may_lose`: the losses that the configuration allows, in words. `noted` is called with each
+    committed batch, before its caller knows.
     """
 
     def __init__(self, server: PostgresPlace, holder: str, fence: Fence | None = None) -> None:
-        """Connect, check the server, bring its tables up to date.
+        """Connect, check the server, and bring its tables up to date.
 
-        With a `fence` the caller has taken the lead. Without one it is taken here, if no other
-        master is connected. Raises DatabaseInUse, DatabaseDamaged, ConfigError or Unavailable.
+        With a `fence` the caller has taken the lead. Without one the lead is taken here, if no
+        other master is connected. Raises DatabaseInUse, DatabaseDamaged, ConfigError or
+        Unavailable.
         """
         super().__init__()
         self._line = PostgresLine(server, WRITER)
@@ -99,7 +100,7 @@ class PostgresWriter(BatchWriter):
         return fence
 
     async def back_up(self) -> None:
-        """The server's own tools make copies (docs/running/postgresql.md)."""
+        """No copy: the server has its own tools (docs/running/postgresql.md)."""
 
     def _write_batch(self, db: StoreLine, batch: Batch) -> None:
         number = self._number + 1
@@ -114,7 +115,7 @@ class PostgresWriter(BatchWriter):
         self.noted(number)
 
     def _sync_notes(self) -> None:
-        """An idle master too learns within seconds that its server is gone."""
+        """Check the connection, so that an idle master notices a lost server within seconds."""
         if not self._broken and self._line.has_news():
             try:
                 self._line.own("SELECT 1")
@@ -142,7 +143,7 @@ class PostgresWriter(BatchWriter):
         return None
 
     def _judged(self, error: psycopg.Error) -> CommitFailed:
-        """A refusal of a statement is certain; a line that is lost during COMMIT tells nothing."""
+        """The failure: a refusal is certain, a connection lost during COMMIT is not."""
         error = _cause_of(error)
         state = error.sqlstate or ""
         words = str(error).strip().replace("\n", "; ") or type(error).__name__
@@ -173,9 +174,9 @@ class PostgresWriter(BatchWriter):
 
 
 class PostgresReader(StoreReader):
-    """Named queries on the committed state, on two lines that only read.
+    """Named queries on the committed state, on two read-only connections.
 
-    The loop's reads are single rows, one round trip each. Those of lists have a thread.
+    The loop reads single rows, one round trip each. Lists are read in a thread.
     """
 
     def __init__(self, server: PostgresPlace, fence: Fence) -> None:
@@ -190,12 +191,12 @@ class PostgresReader(StoreReader):
         super().__init__(quick, long)
 
     def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
-        """Everything a starting master needs. Its epoch will be that of its fence."""
+        """Everything that a starting master needs, with the epoch of its fence."""
         return with_epoch(super().load(window), self._fence)
 
 
 def _cause_of(error: psycopg.Error) -> psycopg.Error:
-    """The refusal because of which later statements of the pipeline were not looked at."""
+    """The refusal because of which later statements of the pipeline were skipped."""
     first: BaseException | None = error
     while first is not None:
         if isinstance(first, psycopg.Error) and first.sqlstate:
@@ -205,6 +206,6 @@ def _cause_of(error: psycopg.Error) -> psycopg.Error:
 
 
 def with_epoch(loaded: Loaded, fence: Fence) -> Loaded:
-    """The next master's epoch is one above that of meta."""
+    """The next master's epoch: one above that of meta."""
     told = max(int(loaded.meta.get("epoch", "0")), fence.epoch - 1)
     return replace(loaded, meta={**loaded.meta, "epoch": str(told)}) if loaded.meta else loaded

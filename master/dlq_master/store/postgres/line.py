@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL that takes the store's statements.
+"""A connection to PostgreSQL for the store's statements.
 
-A line never waits for ever. The kernel leaves a silent server after seconds (tcp_user_timeout,
-keepalives). The server ends a transaction that stands still.
+It never waits for ever. The kernel drops a silent server after seconds (tcp_user_timeout,
+keepalives). The server ends an idle transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LONG_READER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresPlace:
-    """Where the server is, and how it is trusted."""
+    """The address of the server, and how it is trusted."""
 
     dsn: str  # of libpq: host=... dbname=..., or service=NAME; never with a password
     password_file: str = ""
@@ -64,7 +64,7 @@ class PostgresPlace:
     allow_asynchronous: bool = False
 
     def conninfo(self) -> str:
-        """The words for libpq. Raises ConfigError."""
+        """The connection string for libpq. ConfigError: it cannot be made."""
         try:
             known = conninfo_to_dict(self.dsn)
         except psycopg.ProgrammingError as error:
@@ -84,7 +84,7 @@ class PostgresPlace:
         return make_conninfo("", **{**more, **{k: str(v) for k, v in known.items()}})
 
     def place(self) -> str:
-        """In words, for messages."""
+        """The place in words, for messages."""
         known = conninfo_to_dict(self.dsn)
         told = (
             f"{name}={known[name]}"
@@ -95,13 +95,14 @@ class PostgresPlace:
 
 
 def _say_nothing() -> Iterator[None]:
-    """Let statements wait in their queue."""
+    """Leave statements in their queue."""
     return iter(())
 
 
 class _WithoutNul(StrDumperUnknown):
-    """PostgreSQL's texts hold no NUL. Bodies have none: JSON escapes it. In a cause another sign
-    stands for it.
+    """A text without NUL, which PostgreSQL's texts cannot hold.
+
+    JSON bodies escape it. In a cause another character replaces it.
     """
 
     def dump(self, obj: str) -> Buffer | None:
@@ -109,10 +110,10 @@ class _WithoutNul(StrDumperUnknown):
 
 
 class PostgresLine:
-    """One connection; one thread at a time uses it, but for `interrupt` and `abandon`."""
+    """One connection, used by one thread at a time, except for `interrupt` and `abandon`."""
 
     def __init__(self, server: PostgresPlace, settings: Mapping[str, str]) -> None:
-        """Raises Unavailable when the server cannot be reached, or takes no writes."""
+        """Unavailable: the server cannot be reached, or accepts no writes."""
         self._server, self._settings = server, settings
         self.warned = ""  # the last warning of the server
         self._line = self._opened()
@@ -139,18 +140,18 @@ class PostgresLine:
             self.warned = told.message_primary or "a warning without words"
 
     def rename(self, name: str) -> None:
-        """Give this line another name in pg_stat_activity, also when it is opened anew."""
+        """Rename this connection in pg_stat_activity, also once it is reopened."""
         if self._settings.get("application_name") != name:
             self._settings = {**self._settings, "application_name": name}
             self._line.execute("SELECT set_config('application_name', $1, false)", [name])
 
     @property
     def broken(self) -> bool:
-        """Whether the server is not reached by this line any more."""
+        """Whether the connection is lost."""
         return self._line.closed or self._line.broken
 
     def has_news(self, within_s: float = 0.0) -> bool:
-        """Whether the server has said something unasked: that it ends the line, or less."""
+        """Whether the server has sent something unasked, such as the end of the connection."""
         if self._line.closed:
             return True
         # `select` takes no descriptor above 1,023, and each agent has one.
@@ -171,25 +172,25 @@ class PostgresLine:
             cursor.executemany(translated(sql).text, rows)
 
     def own(self, sql: LiteralString, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """A statement that is PostgreSQL's alone."""
+        """Run a statement in PostgreSQL's own dialect."""
         return self._line.execute(sql, values)
 
     @contextmanager
     def copied(self, sql: LiteralString) -> Iterator[Callable[[Sequence[Any]], None]]:
-        """COPY into a table, row by row."""
+        """COPY rows into a table."""
         with self._line.cursor() as cursor, cursor.copy(sql) as copy:
             yield copy.write_row
 
     def streamed(self, sql: LiteralString) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query that may be larger than the memory."""
+        """The rows of a query that may not fit into memory."""
         with self._line.cursor() as cursor:
             yield from cursor.stream(sql)
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:
-        """Statements of the block go out together; the first failure is raised at its end.
+        """Send the statements of the block together; raise the first failure at its end.
 
-        psycopg would send each statement by itself, and look for answers twice in between.
+        psycopg alone would send each one by itself, and look for answers twice in between.
         """
         with self._line.pipeline() as pipeline:
             kept = getattr(pipeline, "command_queue", None)
@@ -216,12 +217,12 @@ class PostgresLine:
                 self._line.execute("ROLLBACK")
 
     def interrupt(self) -> None:
-        """End the statement that runs."""
+        """End the running statement."""
         with suppress(psycopg.Error):
             self._line.cancel_safe(timeout=2.0)
 
     def abandon(self) -> None:
-        """From any thread: the statement that runs fails here, also when the server is silent."""
+        """From any thread: make the running statement fail here, even if the server is silent."""
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as own:
             own.shutdown(socket.SHUT_RDWR)
 
@@ -231,7 +232,7 @@ class PostgresLine:
 
 
 class ReadingLine(PostgresLine):
-    """A line that is opened anew when it broke; meanwhile a read says that it is unavailable."""
+    """A connection that is reopened after a loss; until then a read raises Unavailable."""
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Found:
         with self._telling():

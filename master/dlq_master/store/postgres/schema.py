@@ -1,8 +1,8 @@
-"""The tables in PostgreSQL: those of SQLite, one column for each of theirs, and three more.
+"""The tables in PostgreSQL: SQLite's, column by column, and three more.
 
 `leader` is the row at which every transaction begins. `turns` says which rows each of the last
-turns has changed. `schema_steps` are the steps that this database has taken. Texts have C's order:
-that of SQLite.
+turns has changed. `schema_steps` are the steps that this database has taken. Texts sort as in C, as
+SQLite's do.
 """
 
 from collections.abc import Mapping
@@ -143,9 +143,7 @@ def is_there(line: PostgresLine) -> bool:
 
 
 def make_tables(line: PostgresLine) -> None:
-    """Empty tables of a cluster. Raises DatabaseDamaged where there is a cluster already, or was
-    one.
-    """
+    """Make a cluster's empty tables. DatabaseDamaged: there is, or was, a cluster already."""
     if is_there(line) and line.own("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
         raise DatabaseDamaged("there is a cluster in this database already")
     if line.own("SELECT 1 WHERE to_regclass('leader_moved') IS NOT NULL").fetchone():
@@ -154,7 +152,7 @@ def make_tables(line: PostgresLine) -> None:
 
 
 def apply_steps(line: PostgresLine) -> None:
-    """Take the steps that this database has not taken yet, in one transaction."""
+    """Apply the steps that this database has not taken, in one transaction."""
     line.own("BEGIN")
     try:
         line.own("SELECT pg_advisory_xact_lock($1)", [_LOCK])

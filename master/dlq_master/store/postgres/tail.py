@@ -1,8 +1,8 @@
-"""A standby's copy of the rows that a starting master reads, kept warm turn by turn.
+"""A standby's copy of the rows that a starting master reads, updated turn by turn.
 
-It reads the keys of the turns since its last look, and fetches their rows, all in one moment of the
-database. So a takeover reads the last turns and not 100,000 jobs. It only reads: any number of
-standbys may follow, and the leader does not wait for one.
+It reads the keys of the turns since its last look, and fetches their rows, all in one snapshot. So
+a takeover reads the last turns and not 100,000 jobs. It only reads. Any number of standbys may
+follow, and the leader waits for none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dlq_master.store.tables.tenants import Foreseen, Waited
 
 
 class _Kept(NamedTuple):
-    """A table whose rows are fetched by their keys: its key's columns, and the value of a body."""
+    """A table whose rows are fetched by key: its key's columns, and the value of a body."""
 
     columns: tuple[str, ...]
     kind: type[Any]
@@ -80,50 +80,50 @@ class _Copy:
 
 
 class FollowedRows(Protocol):
-    """The rows of a leader, as a tail asks for them. Each call raises Unavailable."""
+    """The rows of a leader, as a tail reads them. Each call may raise Unavailable."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """All that is read in it is of one moment."""
+        """All reads in it are of one moment."""
 
     def here(self) -> tuple[tuple[int, int], int]:
-        """The server's data, their timeline, and the last turn."""
+        """The identity of the server's data, their timeline, and the last turn."""
 
     def turns(self, after: int) -> list[str]:
-        """The changes of those behind this one that are kept."""
+        """The changes of the stored turns behind this one."""
 
     def load(self, window: MemoryWindow) -> Loaded:
-        """All that a start reads."""
+        """All rows that a start reads."""
 
     def by_key(self, name: str, keys: set[Any]) -> Iterable[Any]:
-        """Those of a table that are there."""
+        """The existing rows with these keys."""
 
     def commands(self, sequences: set[int]) -> Iterable[Intention]:
-        """Those of the outbox that are there."""
+        """The existing rows of the outbox with these keys."""
 
     def small_table(self, name: str) -> tuple[Any, ...]:
-        """All of a table that has few."""
+        """All rows of a small table."""
 
     def meta(self) -> Mapping[str, str]:
-        """All of it that a start reads."""
+        """The rows of meta that a start reads."""
 
     def audit_owed(self) -> tuple[tuple[str, str], ...]:
-        """In order."""
+        """The audit's lines that its file may lack, in order."""
 
     def rename(self, name: str) -> None:
-        """Of the session."""
+        """Rename the session."""
 
     def abandon(self) -> None:
-        """From any thread: the call that goes on fails."""
+        """From any thread: make the running call fail."""
 
     def close(self) -> None:
-        """Nothing is asked any more."""
+        """Close the connection."""
 
 
 class PostgresRows:
-    """Those of a server."""
+    """The rows of a server."""
 
     def __init__(self, place: PostgresPlace) -> None:
-        """Raises Unavailable when the server cannot be reached."""
+        """Unavailable: the server cannot be reached."""
         self._line = ReadingLine(place, LONG_READER)
         self._reader = StoreReader(self._line, self._line)
         self.snapshot, self.rename = self._line.snapshot, self._line.rename
@@ -163,7 +163,7 @@ class PostgresRows:
 
 
 class StoreTail:
-    """Follows a leader. `catch_up` is called again and again, `loaded` when this master leads."""
+    """Follows a leader. `catch_up` is called again and again, `loaded` once this master leads."""
 
     def __init__(self, rows: FollowedRows, window: MemoryWindow) -> None:
         self._rows = rows
@@ -173,19 +173,19 @@ class StoreTail:
 
     @property
     def number(self) -> int:
-        """The last turn that is in the copy; 0: nothing was read yet."""
+        """The last turn in the copy; 0: nothing was read yet."""
         return 0 if self._copy is None else self._copy.number
 
     @property
     def system(self) -> str:
-        """Of the database that was read."""
+        """The identity of the database that was read."""
         return "" if self._copy is None else str(self._copy.place[0])
 
     def catch_up(self) -> int:
-        """Take over what has changed since the last call; return how many turns that were.
+        """Read what has changed since the last call; return the number of turns.
 
-        Raises Unavailable; the copy is as it was then. Everything is read anew at first, when the
-        turns in between are not kept any more, and from a server that has been promoted.
+        Unavailable: the copy is unchanged. All rows are read at first, if the turns in between are
+        gone, and from a server that was promoted.
         """
         before = self.number
         with self._rows.snapshot():
@@ -200,8 +200,8 @@ class StoreTail:
         return newest - before
 
     def loaded(self, fence: Fence | None = None) -> Loaded:
-        """The value with which a master starts, as of the last `catch_up`. `fence`: of the lead
-        that it has taken.
+        """The value with which a master starts, as of the last `catch_up`. `fence`: of its new
+        lead.
         """
         if self._copy is None:
             self.catch_up()
@@ -211,7 +211,7 @@ class StoreTail:
 
     @property
     def people(self) -> tuple[Mapping[str, User], Mapping[str, Revocation]]:
-        """The users and the revocations, by their keys, as of the last `catch_up`."""
+        """The users and the revocations by key, as of the last `catch_up`."""
         if self._copy is None:
             return {}, {}
         loaded = self._copy.loaded
@@ -222,19 +222,19 @@ class StoreTail:
 
     @property
     def meta(self) -> Mapping[str, str]:
-        """The row of `meta`, as of the last `catch_up`."""
+        """A value of `meta`, as of the last `catch_up`."""
         return {} if self._copy is None else self._copy.loaded.meta
 
     def call_itself(self, name: str) -> None:
-        """The name of its session on the server, by which a leader finds its standbys."""
+        """Set the name of its session on the server, by which a leader finds its standbys."""
         self._rows.rename(name)
 
     def abandon(self) -> None:
-        """From any thread: the reading that goes on fails with Unavailable."""
+        """From any thread: make the running read fail with Unavailable."""
         self._rows.abandon()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._rows.close()
 
     def _read_all(self, place: tuple[int, int], newest: int) -> _Copy:
@@ -272,7 +272,7 @@ class StoreTail:
         return {key_of(one): one for one in self._rows.by_key(name, keys)}
 
     def _assembled(self, copy: _Copy) -> Loaded:
-        """As `StoreReader.load` puts it together. Rows that a start would not read are let go."""
+        """The rows as `StoreReader.load` returns them, without rows that a start would not read."""
         rows, loaded = copy.rows, copy.loaded
         copy.trimmed = copy.number
         _forget(rows["attempts"], lambda one: one.ended_time_s is not None)
@@ -326,7 +326,7 @@ def _columns(keys: set[Any], kept: _Kept) -> list[list[Any]]:
 
 
 def _replace(rows: dict[Any, Any], keys: Iterable[Any], found: Mapping[Any, Any]) -> None:
-    """Rows that were not found are gone."""
+    """Replace rows; rows that were not found are removed."""
     for key in keys:
         if key not in found:
             rows.pop(key, None)

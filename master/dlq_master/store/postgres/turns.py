@@ -1,7 +1,7 @@
-"""The rows that each turn has changed: their keys, not their bodies.
+"""The keys of the rows that each turn has changed.
 
-A turn writes one row of `turns`. A reader that follows fetches the rows of many turns at once, so
-that a row that changes often costs it little.
+A turn writes one row of `turns`. A standby fetches the rows of many turns at once, so that a row
+that changes often costs little.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def changes_of(batch: Batch) -> dict[str, list[Any]]:
 
 
 class TurnChanges:
-    """The changes of some turns, put together."""
+    """The changes of several turns together."""
 
     def __init__(self, told: Iterable[str]) -> None:
         self.keys: dict[str, set[Any]] = {}

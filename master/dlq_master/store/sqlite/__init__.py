@@ -1,1 +1,1 @@
-"""The rows lie in one SQLite file on a local disk: nothing needs to be installed for it."""
+"""The database as one SQLite file on a local disk, without anything to install."""

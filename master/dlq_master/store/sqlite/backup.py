@@ -1,4 +1,4 @@
-"""A consistent copy of the living database, made beside the writer and never in its way."""
+"""A consistent copy of the live database, made without delaying the writer."""
 
 import sqlite3
 from contextlib import closing
@@ -18,9 +18,9 @@ FAILURE: Final = "backup.failed"  # there while the last copy, or its use by the
 
 
 def backup(source: Path, target: Path) -> None:
-    """Copy the last commit of `source` into `target`, replaced at once when the copy is on disk.
+    """Copy the last commit of `source` into `target`, which is replaced once the copy is on disk.
 
-    Raises BackupFailed.
+    BackupFailed: no copy was made.
     """
     try:
         _copy(source, target)

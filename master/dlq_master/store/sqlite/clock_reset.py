@@ -1,8 +1,8 @@
-"""Corrects the instants in a stopped master's database once the host's clock has been set right.
+"""Corrects instants in a stopped master's database after the host's clock was set right.
 
 A master that ran while the wall clock was ahead stored instants of the future, and no master can
-start below them. A clock that ran ahead stored instants later than the present, apart from older
-ones. These instants go back by the same shift, so that all durations between them stay.
+start with a clock behind them. Those instants are later than the present, and apart from older
+ones. They are moved back by one shift, so that all durations between them stay.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SLOTS = "slots"  # numbered from the zero of the grid of SLO terms
 
 
 class Reset(NamedTuple):
-    """The correction: instants from `since_s` on went back by `shift_s` (0: there were none)."""
+    """The correction: instants from `since_s` on moved back by `shift_s`; 0: there were none."""
 
     last_time_s: float
     since_s: float
@@ -74,7 +74,7 @@ class _Shift(NamedTuple):
     slot_s: float
 
     def value(self, key: str, item: Any, *, chosen: bool) -> Any:
-        """One item of a body, with every instant below it that lies in the future taken back."""
+        """An item of a body, with every future instant in it moved back."""
         if isinstance(item, dict):
             return {name: self.value(name, each, chosen=chosen) for name, each in item.items()}
         if isinstance(item, list):
@@ -94,11 +94,10 @@ class _Shift(NamedTuple):
 
 
 def reset_clock(path: Path, wall_s: float, apart_s: float, slot_s: float, actor: str) -> Reset:
-    """Take back what is later than `wall_s + apart_s`, and note in the journal that the clock was
-    reset.
+    """Move instants later than `wall_s + apart_s` back, and note that in the journal.
 
-    The shift is a multiple of `slot_s`, so that the grid of terms stays. Raises DatabaseInUse while
-    a master runs, DatabaseDamaged. One transaction: all or nothing.
+    The shift is a multiple of `slot_s`, so that the grid of terms stays. One transaction.
+    DatabaseInUse: a master runs. DatabaseDamaged: the database cannot be read.
     """
     held = claim(path)
     db = open_database(path)
@@ -132,7 +131,7 @@ def _corrected(db: Database, wall_s: float, limit_s: float, slot_s: float, actor
 
 
 def _shift_rows(db: Database, shift: _Shift) -> None:
-    """Bodies first, because a column says which jobs were submitted before."""
+    """Shift bodies first, because a column says which jobs were submitted before."""
     submitted = dict(db.execute("SELECT job_id, submit_time_s FROM jobs"))
     for table in _BODIES:
         keys = db.keys_of(table)

@@ -1,7 +1,7 @@
 """One connection to a database, and the steps that bring its tables up to date.
 
-It is sqlite3's own connection, in autocommit mode: transactions are begun by `open.write` alone.
-sqlite-utils takes the steps, on the same connection.
+It is sqlite3's own connection in autocommit mode; only `open.write` begins transactions.
+sqlite-utils applies the steps on the same connection.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Database(sqlite3.Connection):
     """A connection that knows the names of its tables."""
 
     def table_names(self) -> set[str]:
-        """All tables that are there."""
+        """All existing tables."""
         return {
             name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type='table'")
         }
 
     def keys_of(self, table: str) -> list[str]:
-        """The columns of a table's primary key, in their order."""
+        """The columns of a table's primary key, in order."""
         columns = self.execute(
             "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", [table]
         )
@@ -49,13 +49,13 @@ class SchemaSteps:
         self._steps: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, *statements: str) -> None:
-        """The next step."""
+        """Add the next step."""
         if name in self._steps:
             raise ValueError(f"there are two steps {name!r}")
         self._steps[name] = statements
 
     def pending(self, db: Database) -> list[str]:
-        """The steps that this database has not taken yet."""
+        """The steps that this database has not taken."""
         taken: set[str] = set()
         if "_sqlite_migrations" in db.table_names():
             rows = db.execute(
@@ -65,7 +65,7 @@ class SchemaSteps:
         return [name for name in self._steps if name not in taken]
 
     def apply(self, db: Database) -> None:
-        """Take these steps, by sqlite-utils. The caller holds the transaction."""
+        """Apply these steps by sqlite-utils, in the caller's transaction."""
         if not self.pending(db):
             return
         # Only a new database, or an older one, pays for this import: a third of the start.

@@ -1,8 +1,7 @@
-"""The two halves of a store on a SQLite file.
+"""The writer and the reader of a SQLite file.
 
 The writer has the claim, the transactions, and the record of its batches. The reader has two
-connections that only read, and that see the last commit (WAL mode): one for the loop's thread, one
-for lists.
+read-only connections that see the last commit (WAL mode): one for the loop's thread, one for lists.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ BACKUP: Final = "dlq.backup.db"  # the copy that the master makes by itself, bes
 
 
 class Writer(BatchWriter):
-    """Commits batches to a file in the order they are handed in."""
+    """Commits batches to a file in order."""
 
     def __init__(self, path: Path, early: EarlyCheck | None = None) -> None:
         """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged."""
@@ -48,14 +47,16 @@ class Writer(BatchWriter):
         self._start(meta, self._record)
 
     async def back_up(self) -> Path | None:
-        """Copy the last commit beside the database. Raises BackupFailed."""
+        """Copy the last commit beside the database. BackupFailed: no copy was made."""
         target = self._path.with_name(BACKUP)
         await asyncio.to_thread(backup, self._path, target)
         return target
 
     async def copy_logs_by(self, copy_log: Callable[[Path, int], None]) -> None:
-        """From now on `copy_log` gets every write-ahead log, and the number of its frames, when it
-        is in the database and before it begins anew. The writer's thread calls it.
+        """Call `copy_log` with every write-ahead log, and its number of frames, before it starts
+        anew.
+
+        The log is in the database then. The writer's thread calls it.
         """
 
         def take_over(_db: StoreLine) -> None:
@@ -91,8 +92,8 @@ class Writer(BatchWriter):
             self._end_log(self._copy_log)
 
     def _end_log(self, copy_log: Callable[[Path, int], None]) -> None:
-        """Bring the log into the database. One that is wholly there begins anew at the next
-        commit.
+        """Bring the log into the database. Once all of it is there, the next commit
+        starts it anew.
         """
         with suppress(sqlite3.Error):  # the log goes on, and the next time it is tried again
             _, frames, done = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

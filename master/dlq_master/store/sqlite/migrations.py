@@ -1,7 +1,7 @@
 """The only place where tables are made or changed.
 
-Times are seconds on the master's steady axis (UTC at its start plus CLOCK_BOOTTIME): one number,
-one clock, the same that the core computes with. States are words.
+Times are seconds on the master's steady axis: UTC at its start plus CLOCK_BOOTTIME, the same clock
+as in the core. States are words.
 """
 
 from dlq_master.store.sqlite.database import SchemaSteps

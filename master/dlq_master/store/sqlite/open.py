@@ -34,8 +34,9 @@ def create_database(path: Path) -> None:
 
 
 class EarlyCheck:
-    """SQLite's own check of a whole database, in a thread: it needs no interpreter, so that a
-    master can import its modules meanwhile.
+    """SQLite's own check of a whole database in a thread.
+
+    It needs no interpreter, so that a master can import its modules meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,15 +47,15 @@ class EarlyCheck:
         self._thread.start()
 
     def fault(self) -> str | None:
-        """The fault that it has found, told once; "": none; None: it could not look, or somebody
-        has written since.
+        """The fault that it has found, given once; "": none; None: the check was impossible, or is
+        outdated.
         """
         self._thread.join()
         fault, self._fault = self._fault, None
         return fault if self._now() == self._state else None
 
     def _now(self) -> list[tuple[int, int]]:
-        """Another value after every write."""
+        """A value that changes with every write."""
         files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
         found = [file.stat() for file in files if file.exists()]
         return [(one.st_size, one.st_mtime_ns) for one in found if one.st_size]
@@ -67,9 +68,9 @@ class EarlyCheck:
 def open_database(path: Path, early: EarlyCheck | None = None) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
-    Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a
-    table or holds a body that does not match its checksum. An empty start would forget acknowledged
-    jobs. Raises DatabaseInUse when it is locked.
+    DatabaseDamaged: the file is missing, is not ours, fails `integrity_check`, lacks a table, or
+    has a body with a wrong checksum. An empty start would forget acknowledged jobs. DatabaseInUse:
+    it is locked.
     """
     if not path.exists():
         raise DatabaseDamaged(
@@ -106,7 +107,7 @@ def _checked(path: Path, early: EarlyCheck | None) -> Database:
 
 
 def fault_of(db: Database) -> str:
-    """The faults of a database that can be opened; "" when there is none. Reads all of it."""
+    """The faults of a database that can be opened; "": none. Reads all of it."""
     return _integrity(db) or _damaged_row(db)
 
 
@@ -137,7 +138,7 @@ def _damaged(path: Path, what: str) -> DatabaseDamaged:
 
 
 def connect(path: Path, *, mode: str = "ro") -> Database:
-    """One connection with the product's settings. One thread at a time may use it."""
+    """One connection with the product's settings, for one thread at a time."""
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
@@ -155,10 +156,9 @@ def connect(path: Path, *, mode: str = "ro") -> Database:
 
 
 def read_meta(path: Path, key: str) -> str | None:
-    """One fact that a database knows of itself, without opening it for the writer; None: it does
-    not.
+    """One fact of a database about itself, without opening it for the writer; None: it has none.
 
-    Raises DatabaseDamaged when there is no database, or none that can be read.
+    DatabaseDamaged: there is no database, or it cannot be read.
     """
     try:
         with closing(connect(path)) as db:
@@ -169,9 +169,9 @@ def read_meta(path: Path, key: str) -> str | None:
 
 
 def claim(path: Path) -> int:
-    """Be the one process that writes this database; the descriptor returned holds the claim.
+    """Become the only process that writes this database; the returned descriptor holds the claim.
 
-    Raises DatabaseInUse. The kernel takes the claim back however the process ends.
+    DatabaseInUse: another process has it. The kernel frees the claim however the process ends.
     """
     held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -200,11 +200,12 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def write(db: Database) -> Iterator[Database]:
-    """All or nothing. BEGIN IMMEDIATE, because a deferred BEGIN fails at once, without the busy
-    timeout, when a reader turns writer.
+    """A transaction: all or nothing.
 
-    A failure, of COMMIT too, leaves no transaction open and is raised as it was: SQLite has itself
-    rolled back after some errors of the disk, and a second ROLLBACK would hide the first.
+    It is BEGIN IMMEDIATE. A deferred BEGIN fails at once, without the busy timeout, when a reader
+    turns writer. Any failure, of COMMIT too, is raised as it was and leaves no transaction open.
+    SQLite itself rolls back after some disk errors, and a second ROLLBACK would hide the first
+    error.
     """
     db.execute("BEGIN IMMEDIATE")
     try:

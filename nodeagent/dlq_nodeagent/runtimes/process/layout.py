@@ -55,6 +55,7 @@ _OUR_NAMES = (
     *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp", "save.tmp"),
 )
 _MAX_JOB_FILES = 10_000
+_PIECE_BYTES = 1 << 14
 
 
 def attempt_path(state_dir: Path, key: RankKey) -> Path:
@@ -127,8 +128,15 @@ def read(at: int, name: str, limit: int = 1 << 23) -> bytes | None:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(limit)
+    # A file object would ask the kernel for a buffer of the whole limit.
+    pieces = []
+    try:
+        while limit > 0 and (piece := os.read(descriptor, min(limit, _PIECE_BYTES))):
+            pieces.append(piece)
+            limit -= len(piece)
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
 
 
 def write(at: int, name: str, data: bytes, *, durable: bool, readable_by_gid: int | None) -> None:

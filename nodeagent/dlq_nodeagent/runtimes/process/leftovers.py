@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.cgroups import directories
@@ -147,6 +145,8 @@ def _key(name: str) -> RankKey | None:
 
 
 def _below(pid: int) -> set[int]:
+    import psutil  # rarely of use, and 0.8 MB
+
     with suppress(psutil.Error):
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}
     return set()

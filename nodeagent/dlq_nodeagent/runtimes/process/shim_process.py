@@ -142,9 +142,11 @@ class Ends:
     def taken(self) -> None:
         """Somebody looks at all shims now: earlier words need not be repeated."""
         self.looks += 1
-        self._ended.update(descriptor for descriptor, _ in self._epoll.poll(0))
-        with suppress(BlockingIOError):
+        told = {descriptor for descriptor, _ in self._epoll.poll(0)}
+        if self._starts in told:
+            told.remove(self._starts)
             self.starts += len(os.read(self._starts, _NEWS_BYTES))
+        self._ended |= told
 
     def close(self) -> None:
         self._epoll.close()

@@ -2,7 +2,7 @@
  * program, and copies its output into the files and to our own stdout and stderr, which the shim
  * keeps for `dlq logs`. Forwards signals, and ends as the program did.
  *
- *   dlq-output append|truncate[,mkdir] STDOUT [STDERR] -- COMMAND...
+ *   dlq-output append|truncate[,mkdir][,slurm] STDOUT [STDERR] -- COMMAND...
  *
  * With mkdir the directories of the files are made where they are missing.
  * Without STDERR both streams go to one file. It runs as the job, so the kernel judges the paths
@@ -31,7 +31,7 @@
 #define PIPE_BYTES (1 << 20) /* what a writer may lag behind before we wait for it */
 #define FLUSH_MS 10000       /* for writers, once the program has ended */
 #define SLOW_MS 1000         /* the longest wait for a writer; then bytes are left out until it goes on */
-#define CANNOT_OPEN 53       /* as in Slurm: JobLaunchFailure, 0:53 */
+#define CANNOT_OPEN 53       /* as in Slurm, where it is the number of a signal: 0:53 */
 #define STREAMS 2
 #define NO_FILE EBADFD /* a FIFO, a device, or a word of the kernel; no call here fails so */
 
@@ -341,7 +341,7 @@ int main(int argc, char **argv)
     while (command < argc && command < 5 && strcmp(argv[command], "--") != 0)
         command++;
     if (command + 1 >= argc || command > 4 || strcmp(argv[command], "--") != 0) {
-        dprintf(2, "dlq-output: append|truncate[,mkdir] STDOUT [STDERR] -- COMMAND...\n");
+        dprintf(2, "dlq-output: append|truncate[,mkdir][,slurm] STDOUT [STDERR] -- COMMAND...\n");
         return 125;
     }
     int signals = catch_all();
@@ -356,8 +356,8 @@ int main(int argc, char **argv)
         failed = start_writer(&writers[1], argv[3], truncate);
         streams[1].writer = &writers[1];
     }
-    if (failed != 0)
-        return failed;
+    if (failed != 0) /* a script may end with exit code 53 too, but hardly by that signal */
+        return strstr(argv[1], ",slurm") != NULL ? end_as(CANNOT_OPEN) : failed;
     pid_t pid = signals < 0 ? -1 : start(argv + command + 1, apart ? 2 : 1);
     if (pid < 0)
         return fail("cannot start", argv[command + 1]);

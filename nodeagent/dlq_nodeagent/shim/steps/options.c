@@ -444,6 +444,12 @@ static void take_variables(struct options *options)
         {"SLURM_GPUS_PER_TASK", "gpus-per-task"},
         {"SLURM_GPU_BIND", "gpu-bind"},
         {"SLURM_EXPORT_ENV", "export"},
+        {"SRUN_EXPORT_ENV", "export"}, /* behind the other: it wins */
+        {"SLURM_STEP_GRES", "gres"},
+        {"SLURM_OVERLAP", "overlap"},
+        {"SLURM_EXCLUSIVE", "exclusive"},
+        {"SLURM_UNBUFFEREDIO", "unbuffered"},
+        {"SLURM_TIMELIMIT", "time"},
         {"SLURM_WAIT", "wait"},
         {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit"},
         {"SLURM_WORKING_DIR", "chdir"},

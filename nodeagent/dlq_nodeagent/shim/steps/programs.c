@@ -17,6 +17,13 @@ static _Noreturn void refuse(const char *why, int line)
     exit(1);
 }
 
+static _Noreturn void no_record(int task)
+{
+    char why[256];
+    snprintf(why, sizeof why, "Configuration file %.160s invalid, no record for task id %d", file, task);
+    srun_fail(why);
+}
+
 /* The next word of a line, with its quotes taken off; NULL at the end. */
 static char *next_word(char **at)
 {
@@ -120,5 +127,5 @@ void programs_read(const char *path)
     fclose(lines);
     for (int task = 0; task < srun.rank_count; task++)
         if (srun.ranks[task].words == NULL)
-            srun_fail("Configuration file invalid: there is a task without a program");
+            no_record(task);
 }

@@ -16,8 +16,10 @@ struct srun srun = {.control = -1};
 
 _Noreturn void srun_fail(const char *words)
 {
+    const char *code = getenv("SLURM_EXIT_ERROR"); /* tells our errors from those of tasks */
+    long number;
     fprintf(stderr, "srun: error: %s\n", words);
-    exit(1);
+    exit(code != NULL && parse_long(code, 255, &number) ? (int)number : 1);
 }
 
 const char *srun_host(int node)

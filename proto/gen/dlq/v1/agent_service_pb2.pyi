@@ -462,7 +462,9 @@ class Welcome(_message.Message):
 
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Abilities of the master that not every master of this API has. "steps": it takes StepsReport."""
+        """Abilities of the master that not every master of this API has. "steps": it takes StepsReport.
+        "reports-answer": a report that a rank runs, or has ended, is also the answer to its launches.
+        """
 
     @_builtins.property
     def former_systems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1658,7 +1660,9 @@ Global___GpuReading: _TypeAlias = GpuReading  # noqa: Y015
 
 @_typing.final
 class CommandResult(_message.Message):
-    """A command was taken (it will be carried out, even if the line is lost) or refused."""
+    """A command was taken (it will be carried out, even if the line is lost) or refused. A launch that is
+    answered by a report has none (see Welcome).
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1287,12 +1287,20 @@ class SpecChange(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     EXCLUDED_NODES_FIELD_NUMBER: _builtins.int
     CONSTRAINT_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    KEEPS_TOTALS_FIELD_NUMBER: _builtins.int
     working_directory: _builtins.str
     """Unset: unchanged."""
     stdout_path: _builtins.str
     """The file of its output, for a job that has one or names one. Unset: unchanged."""
     no_requeue: _builtins.bool
     """Whether it is never run again. Unset: unchanged."""
+    node_count: _builtins.int
+    """Another number of nodes, on each of which it has as much as before: GPUs, cores, memory. Not of an
+    elastic job, a member of a group, or a job that is promised a deadline. Unset: unchanged.
+    """
+    keeps_totals: _builtins.bool
+    """With node_count: the GPUs or cores of the whole job stay as many, divided evenly."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """These labels are added or changed; an empty text takes one away."""
@@ -1319,19 +1327,25 @@ class SpecChange(_message.Message):
         nodes: Global___NodeNames | None = ...,
         excluded_nodes: Global___NodeNames | None = ...,
         constraint: Global___NodeLabels | None = ...,
+        node_count: _builtins.int | None = ...,
+        keeps_totals: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "no_requeue", b"no_requeue", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_node_count", b"_node_count", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "no_requeue", b"no_requeue", "node_count", b"node_count", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "labels", b"labels", "no_requeue", b"no_requeue", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_node_count", b"_node_count", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "keeps_totals", b"keeps_totals", "labels", b"labels", "no_requeue", b"no_requeue", "node_count", b"node_count", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__no_requeue: _TypeAlias = _typing.Literal["no_requeue"]  # noqa: Y015
     _WhichOneofArgType__no_requeue: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue"]  # noqa: Y015
+    _WhichOneofReturnType__node_count: _TypeAlias = _typing.Literal["node_count"]  # noqa: Y015
+    _WhichOneofArgType__node_count: _TypeAlias = _typing.Literal["_node_count", b"_node_count"]  # noqa: Y015
     _WhichOneofReturnType__stdout_path: _TypeAlias = _typing.Literal["stdout_path"]  # noqa: Y015
     _WhichOneofArgType__stdout_path: _TypeAlias = _typing.Literal["_stdout_path", b"_stdout_path"]  # noqa: Y015
     _WhichOneofReturnType__working_directory: _TypeAlias = _typing.Literal["working_directory"]  # noqa: Y015
     _WhichOneofArgType__working_directory: _TypeAlias = _typing.Literal["_working_directory", b"_working_directory"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__no_requeue) -> _WhichOneofReturnType__no_requeue | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__node_count) -> _WhichOneofReturnType__node_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stdout_path) -> _WhichOneofReturnType__stdout_path | None: ...
     @_typing.overload

@@ -104,6 +104,14 @@ def test_no_tasks_at_a_time_is_refused_and_all_is_no_limit() -> None:
     assert wishes(["concurrent=all"], 0.0).concurrent_count == 0
 
 
+def test_another_number_of_nodes_is_that_of_a_submission() -> None:
+    for words, nodes in (("NumNodes=2", 2), ("nodes=3-3", 3), ("NumNodes=2-4", 2)):
+        assert wishes([words], NOW_S).spec_change.node_count == nodes
+    for bad in ("nodes=x", "NumNodes=4-2", "nodes=-1"):
+        with pytest.raises(InvalidRequest, match="nodes"):
+            wishes([bad], NOW_S)
+
+
 def test_parts_of_the_spec_of_a_job_that_waits_are_given_or_taken_away() -> None:
     words = [
         "WorkDir=/new", "StdOut=o-%j", "Requeue=0", "Comment=hello", "ReqNodeList=gpu[01-02]",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from dlq_cli.interactive.piped import MOST_KEPT_BYTES, Kept
 from dlq_cli.interactive.rank_stdin import first_piece, piped_stdin
+from dlq_cli.interactive.stdin_reader import StdinReader
 from support.waiting import wait_until
 
 
@@ -26,11 +26,10 @@ def pipe() -> Iterator[tuple[int, int]]:
             os.close(end)
 
 
-def test_bytes_are_kept_until_they_are_taken(pipe: tuple[int, int]) -> None:
+def test_bytes_are_kept_until_they_are_taken() -> None:
     kept = Kept(b"ab")
-    os.write(pipe[1], b"cdef")
-    os.close(pipe[1])
-    kept.read_all(pipe[0])
+    kept.add(b"cdef")
+    kept.end()
     assert (kept.read_bytes, kept.at_end, kept.at(1)) == (6, True, b"bcdef")
     kept.forget(4)
     kept.forget(4)
@@ -54,7 +53,7 @@ def test_a_rank_that_begins_anew_behind_forgotten_bytes_is_a_fault() -> None:
 
 def test_no_more_is_read_ahead_than_is_kept(pipe: tuple[int, int]) -> None:
     kept = Kept(b"x" * MOST_KEPT_BYTES)
-    reader = threading.Thread(target=kept.read_all, args=(pipe[0],), daemon=True)
+    reader = StdinReader(pipe[0], take=kept.add, at_end=kept.end)
     reader.start()
     os.write(pipe[1], b"more")
     os.close(pipe[1])
@@ -62,6 +61,32 @@ def test_no_more_is_read_ahead_than_is_kept(pipe: tuple[int, int]) -> None:
     kept.forget(MOST_KEPT_BYTES)
     wait_until(lambda: kept.at_end, what="the end", timeout_s=60.0)
     assert kept.at(MOST_KEPT_BYTES) == b"more"
+    reader.stop()
+
+
+def test_a_stopped_reader_leaves_the_next_bytes_and_tells_no_end(pipe: tuple[int, int]) -> None:
+    heard: list[bytes] = []
+    reader = StdinReader(pipe[0], take=heard.append, at_end=lambda: heard.append(b"end"))
+    reader.start()
+    os.write(pipe[1], b"keys")
+    wait_until(lambda: heard == [b"keys"], what="the first piece", timeout_s=60.0)
+    reader.stop()
+    os.write(pipe[1], b"next")
+    assert os.read(pipe[0], 100) == b"next"
+    assert heard == [b"keys"]
+
+
+def test_bytes_of_no_use_are_not_waited_for() -> None:
+    kept = Kept(b"x" * MOST_KEPT_BYTES)
+    kept.close()
+    kept.add(b"more")
+    assert kept.read_bytes == MOST_KEPT_BYTES + 4
+
+
+def test_a_reader_that_never_began_is_stopped(pipe: tuple[int, int]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    StdinReader(pipe[0], take=print).stop()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_terminal_and_dev_null_are_no_stdin_for_a_job(

@@ -12,6 +12,7 @@ from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import finish
 from dlq_common.job_fields.reading.ordering import (
+    MOST_TERMS,
     DependencyText,
     TermText,
     begin_s,
@@ -158,6 +159,20 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Any:
     yield LocalZone()
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "afterok" + ":12_[0-99999]" * 20_000,
+        ",".join(f"afterok:{number}" for number in range(1, 50_000)),
+        "afterok:1?" * 50_000 + "afterok:2_[0-99999]",
+    ],
+    ids=["tasks", "jobs", "any"],
+)
+def test_a_dependency_on_very_many_jobs_is_refused_before_they_are_all_read(text: str) -> None:
+    with pytest.raises(ValueError, match=f"more than {MOST_TERMS} jobs"):
+        read_dependency(text)
 
 
 @pytest.mark.parametrize(

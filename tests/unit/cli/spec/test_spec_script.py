@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES, read_script
+from dlq_cli.spec.slurm.sbatch import LONGEST_DIRECTIVES
+from dlq_cli.spec.toml_yaml import read_spec_file
+from dlq_cli.spec.values.given import MOST_PROBLEMS
 from dlq_common.errors import DlqError, InvalidRequest
 
 SHEBANG = "#!/bin/bash\n"
@@ -120,6 +123,15 @@ def test_what_no_interpreter_could_run_is_refused(content: bytes, words: str) ->
     assert words in refusal(content)
 
 
+@pytest.mark.parametrize("line", ["#DLQ --env A=", "#DLQ --compat slurm\n#SBATCH --comment "])
+def test_directives_have_a_length_as_a_server_reads_them_too(line: str) -> None:
+    """Quotes are taken apart in a time by the square of a word's length."""
+    fits = LONGEST_DIRECTIVES - 2 * len(line)
+    assert outcome(f"{SHEBANG}{line}{'x' * fits}\n".encode()).count("longer than 65536") == 0
+    for text in (f"{line}{'x' * 4_000_000}\n", f"{line}x\n" * LONGEST_DIRECTIVES):
+        assert "directives are longer than 65536" in refusal(f"{SHEBANG}{text}".encode())
+
+
 def test_a_byte_order_mark_is_taken_off_because_the_kernel_would_trip_over_it() -> None:
     script = read_script(b"\xef\xbb\xbf#!/bin/sh\n", "train.sh")
     assert script.layer["run"].value == "#!/bin/sh\n"
@@ -134,3 +146,15 @@ def test_garbage_is_refused_and_never_a_crash(content: bytes) -> None:
 def test_a_hostile_directive_is_refused_and_never_a_crash(line: str) -> None:
     script = f"{SHEBANG}#DLQ {line}\n".encode("utf-8", "replace")
     assert outcome(script).startswith(("accepted", "train.sh"))
+
+
+def test_of_a_text_full_of_mistakes_the_first_hundred_are_told() -> None:
+    """A near word is sought for each of them: 33,000 kept a web server busy for 12 s."""
+    for content, name in (("#DLQ --tiem=3\n" * 300, "x.sh"), ("{}", "x.yaml")):
+        problems: list[InvalidRequest] = []
+        if name == "x.sh":
+            read_script((SHEBANG + content).encode(), name, problems)
+        else:
+            keys = "".join(f"k{number}: 1\n" for number in range(300))
+            read_spec_file(keys.encode(), name, problems)
+        assert len(problems) == MOST_PROBLEMS

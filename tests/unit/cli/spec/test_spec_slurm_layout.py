@@ -18,7 +18,7 @@ from dlq_cli.slurm.sbatch import spec_of
 from dlq_cli.spec.slurm.decisions import DECISIONS, OptionKind, decision
 from dlq_cli.spec.slurm.layout import TaskLayout, task_layout
 from dlq_cli.spec.slurm.request import ALL_MEMORY
-from dlq_cli.spec.slurm.sbatch import KNOWN, read_words
+from dlq_cli.spec.slurm.sbatch import KNOWN, InvalidDirective, read_options, read_words
 from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.given import Notes
 from dlq_common.errors import InvalidRequest
@@ -218,6 +218,13 @@ def test_variables_are_options_below_those_of_the_command_line(
     assert names == ["--clusters", "--wait"]
 
 
+def test_files_of_a_script_may_be_variables() -> None:
+    environ = {"SBATCH_OUTPUT": "o", "SBATCH_ERROR": "e", "SALLOC_OUTPUT": "s", "SLURM_ERROR": "r"}
+    found = {each.name: each.value for each in options_of(environ)}
+    assert found == {"--output": "o", "--error": "e"}
+    assert not [*options_of(environ, "salloc"), *options_of(environ, "srun")]
+
+
 def test_each_program_has_variables_of_its_own() -> None:
     environ = {
         "SALLOC_GPUS": "1",
@@ -399,3 +406,42 @@ def test_no_input_is_what_a_job_has() -> None:
     assert sbatch("-i", "/dev/null")[0] == sbatch("-i", "none")[0] == sbatch()[0]
     with pytest.raises(InvalidRequest, match="no stdin"):
         sbatch("-i", "data")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (r"-J a\b", ["-J", "ab"]),
+        (r'-J "a\"b"', ["-J", 'a"b']),
+        (r"-J 'a\'b'", ["-J", "a'b"]),
+        (r'-J "a b"c', ["-J", "a bc"]),
+        (r"-J a'b c'd", ["-J", "ab cd"]),
+        (r"-J a\#b # the name", ["-J", "a#b"]),
+        (r'-J "#c"', ["-J", "#c"]),
+        ("-J one\\", ["-J", "one"]),  # as people continue a line of a shell
+        ("-J one \\", ["-J", "one"]),
+        (r'--comment "\n" --array=', ["--comment", "n", "--array="]),
+        ("-J nvcr.io#nvidia", ["-J", "nvcr.io#nvidia"]),  # to Slurm nvcr.io
+    ],
+)
+def test_the_words_of_a_line_are_slurms(line: str, words: list[str]) -> None:
+    options = list(read_options(f"#!/bin/sh\n#SBATCH {line}\n", "x"))
+    assert [part for each in options for part in each.written.split(" ", 1)] == words
+
+
+@pytest.mark.parametrize("line", ["#SBATCHX -J a", "#SBATCH -J a more", "#SBATCH nodes=2"])
+def test_a_word_that_is_no_option_is_an_invalid_directive(line: str) -> None:
+    with pytest.raises(InvalidDirective) as refused:
+        list(read_options(f"#!/bin/sh\n{line}\n", "x"))
+    said = refused.value.in_slurms_words()
+    assert (said.code, said.lines[0][:56]) == (
+        255, "sbatch: error: Invalid directive found in batch script: ",
+    )  # fmt: skip
+
+
+def test_a_limit_may_be_days_alone() -> None:
+    assert sbatch("-G", "1", "-t", "1-")[0].of(TIME_LIMIT) == 86400
+
+
+def test_no_blank_need_follow_the_mark() -> None:
+    assert [each.name for each in read_options("#SBATCH-J a\n", "x")] == ["--job-name"]

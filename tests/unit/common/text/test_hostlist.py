@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.hostlist import (
+    compress_hostlist,
+    expand_hostlist,
+    split_outside_brackets,
+)
 
 HOST = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z][a-z0-9]{0,3})?", fullmatch=True)
 
@@ -67,6 +71,29 @@ def test_a_folded_list_expands_to_the_same_hosts(hosts: list[str]) -> None:
 def test_a_run_of_numbers_keeps_its_zeros(first: int, count: int, width: int) -> None:
     hosts = [f"gpu{number:0{width}d}" for number in range(first, first + count + 1)]
     assert sorted(expand_hostlist(compress_hostlist(hosts))) == sorted(hosts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "," * 300_000,
+        "x" + ",a" * 300_000 + "[",
+        "a[" + "0-99999," * 300_000 + "1]",
+        "a" + "[0-99999]" * 300_000,
+        ",".join(["a[0-99999]"] * 300_000),
+    ],
+    ids=["commas", "words", "ranges", "brackets", "repeated"],
+)
+def test_a_text_of_somebody_else_costs_no_more_than_its_length(text: str) -> None:
+    """Each of them took hours, or all memory, of a server that reads it."""
+    with pytest.raises(ValueError, match="host") as refused:
+        expand_hostlist(text)
+    assert len(str(refused.value)) < 300
+
+
+def test_commas_in_brackets_part_nothing() -> None:
+    assert split_outside_brackets("12_[0,2],13,,a[1") == ["12_[0,2]", "13", "", "a[1"]
+    assert split_outside_brackets("") == [""]
 
 
 @given(st.text(alphabet="gpu[]-,0123456789. \n", max_size=24))

@@ -71,3 +71,27 @@ def test_an_adopted_shim_tells_nothing_and_is_looked_at(
     adopted = OpenAttempt(attempt.handle, at, uid=0, gid=0, boot_id="b", ends=ends)
     assert looked(adopted, ends, FakeClock()) is not None
     adopted.close()
+
+
+def test_a_small_record_is_read_with_a_small_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers of the whole limit, 8 MiB, were mapped and unmapped for each record."""
+    asked: list[int] = []
+    read = os.read
+
+    def note(descriptor: int, size: int) -> bytes:
+        asked.append(size)
+        return read(descriptor, size)
+
+    (tmp_path / "small").write_bytes(b"x" * 300)
+    (tmp_path / "large").write_bytes(bytes(range(256)) * 400)
+    at = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    monkeypatch.setattr(os, "read", note)
+    assert layout.read(at, "small") == b"x" * 300
+    assert len(asked) == 2
+    assert layout.read(at, "large") == bytes(range(256)) * 400
+    assert layout.read(at, "large", limit=20_000) == (bytes(range(256)) * 400)[:20_000]
+    assert layout.read(at, "absent") is None
+    assert max(asked) <= 1 << 14
+    os.close(at)

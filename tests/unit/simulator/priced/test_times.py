@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
-from dlq_master.policy.priced.learning import Kin, LearnedTimes
+from dlq_master.policy.priced.learning import JobFeatures, LearnedTimes
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 from dlq_simulator.priced.instance import RentingInstance, RentingJob
 from dlq_simulator.priced.times import Fitted, learn
@@ -22,7 +22,9 @@ def instance(count: int) -> RentingInstance:
     time_s = np.array([[3 * HOUR, 2 * HOUR]])
     return RentingInstance(
         [
-            RentingJob(f"j{n}", n * 10 * HOUR, n * 10 * HOUR + HOUR, 0.01, time_s, Kin("vgg"))
+            RentingJob(
+                f"j{n}", n * 10 * HOUR, n * 10 * HOUR + HOUR, 0.01, time_s, JobFeatures("vgg")
+            )
             for n in range(count)
         ],
         CATALOGUE,
@@ -82,4 +84,4 @@ def test_a_history_teaches_before_the_first_job() -> None:
     learn(learned, parse_trace("h.csv", rows), {"A": 2.0})
     # a: 1200 / 2 ** 0.15 s on one GPU of speed 2; b the same at speed 1; the median of both levels.
     on_one = 600 * 2**0.85
-    assert learned.times(Kin("vgg"))[0, 0] == pytest.approx((on_one * 2 + on_one) / 2 / 2)
+    assert learned.times(JobFeatures("vgg"))[0, 0] == pytest.approx((on_one * 2 + on_one) / 2 / 2)

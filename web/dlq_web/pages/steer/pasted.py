@@ -14,13 +14,14 @@ from dlq_cli.spec.check import doubts
 from dlq_cli.spec.fields import put_flag
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import parse_directive, read_script
+from dlq_cli.spec.slurm.sbatch import LONGEST_DIRECTIVES
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes, collected, wrong
 from dlq_common.errors import InvalidRequest
 
 FLAGS = "the flags"
-LONGEST_WORDS = 64 * 1024  # to take words apart lasts by the square of their length
+LONGEST_WORDS = LONGEST_DIRECTIVES
 
 
 class Pasted(NamedTuple):

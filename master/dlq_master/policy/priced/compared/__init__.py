@@ -1,3 +1,1 @@
-"""Methods that the path relinking paper compares with: dynamic program, integer program, FIFO, EDF,
-priority.
-"""
+"""Methods that the path relinking paper compares with: DP, MILP, FIFO, EDF and priority."""

@@ -1,13 +1,13 @@
-"""The dynamic program that the paper compares with (section 4.2.1), one job on each node, in four
-variants.
+"""The dynamic program that the paper compares with (section 4.2.1), in four variants; one job per
+node.
 
 F1 chooses the configuration of each job, F2 the cost of running and of postponing it. The program
-then chooses the running jobs and the nodes for each. `wct`: both are (4); `fast-wct`: the fastest
-configuration and (4); `fast-b`: the fastest, and a constant B for postponing; `adj-wct`: (5), which
-looks at the tardiness if the job went on like this to its end, and (4).
+then chooses the running jobs and their nodes. `wct`: (4) for both. `fast-wct`: the fastest
+configuration, and (4). `fast-b`: the fastest configuration, and a constant B for postponing.
+`adj-wct`: (5), which counts the tardiness at the job's end in this configuration, and (4).
 
-(4) prints the worst tardiness of a postponed job without its weight, in seconds beside $; it is
-weighted here. The tardiness of a job that runs is what it has at the end of the step.
+(4) prints the worst tardiness of a postponed job in seconds, beside $; here it is weighted. The
+tardiness of a running job is that at the end of the step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 _HOUR_S = 3600.0
 STEP_S = 900.0  # Delta t: the best of those that the paper tried
-B = 1e9  # $; not said in the paper: more than any job costs, or the late ones would wait for ever
+B = 1e9  # $; the paper gives no value. Above the cost of any job, so that late jobs run too
 
 
 class Variant(StrEnum):
-    """F1 and F2 of the paper."""
+    """The variants by F1 and F2."""
 
     WCT = "wct"
     FAST_WCT = "fast-wct"
@@ -40,7 +40,7 @@ def dp(
     step_s: float = STEP_S,
     constant: float = B,
 ) -> Schedule:
-    """`step_s`: how long what is decided will be paid for. Nothing is drawn."""
+    """`step_s`: the seconds for which a decision is paid. Uses no random numbers."""
     if not situation.jobs:
         return Schedule({}, {})
     kind, gpus, run = _configured(situation, variant, step_s)
@@ -58,11 +58,11 @@ def dp(
 
 
 def chosen(run: Floats, postponed: Floats, nodes: int) -> list[int]:
-    """The jobs that run on at most so many nodes for the least sum of costs, by their numbers.
-    Equal costs run; of equal jobs the earlier ones do, as in its FIFO.
+    """The jobs that run on at most `nodes` nodes at the least sum of costs, by their numbers.
 
-    Each job takes one node, so the program's best choice is the jobs that gain most by running. The
-    table of the program gives the same, in jobs x nodes steps.
+    Of equal costs a job runs; of equal jobs the earlier one does, as in the paper's FIFO. Each job
+    takes one node, so the best choice is the jobs that gain most by running. The paper's table
+    gives the same in jobs x nodes steps.
     """
     gain = postponed - run
     most = np.lexsort((np.arange(len(gain)), -gain))[:nodes]
@@ -70,7 +70,7 @@ def chosen(run: Floats, postponed: Floats, nodes: int) -> list[int]:
 
 
 def _configured(situation: Situation, variant: Variant, step_s: float) -> tuple[Ints, Ints, Floats]:
-    """Kind and GPUs of each job by F1, and what F2 says that running it costs."""
+    """Kind and GPUs of each job by F1, and its running cost by F2."""
     time = situation.time
     due, weight = situation.due[:, None, None], situation.weight[:, None, None]
     node = situation.catalogue.price[None, :, 1:] / _HOUR_S * step_s

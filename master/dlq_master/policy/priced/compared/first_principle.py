@@ -1,8 +1,7 @@
-"""FIFO, EDF and priority scheduling as the paper compares with them: one job on each node, to its
-end.
+"""FIFO, EDF and priority scheduling as the paper compares with them: one job per node, to its end.
 
-A waiting job gets the cheapest node type and number of GPUs that make its due date, else the
-fastest, when a node is free. It keeps them.
+When a node is free, a waiting job gets the cheapest node type and number of GPUs that meet its due
+date, else the fastest. It keeps them.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlq_master.model.late import np
-from dlq_master.policy.priced.greedy.configurations import configurations, ranked
+from dlq_master.policy.priced.greedy.configurations import configurations, ranked_configurations
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 Order = Callable[[Situation, int], float]  # of the job with this number; the least first
 
 
 def fifo(situation: Situation, draw: np.random.Generator) -> Schedule:
-    """In the order of the submits."""
+    """Jobs in the order of submission."""
     return _one_each(situation, lambda at, job: 0.0)
 
 
@@ -32,7 +31,7 @@ def ps(situation: Situation, draw: np.random.Generator) -> Schedule:
 
 
 def _one_each(situation: Situation, order: Order) -> Schedule:
-    """Running jobs go on; the free nodes go in order to the others, ties by key."""
+    """Running jobs go on; the other jobs take the free nodes in order, ties by key."""
     jobs, running = situation.jobs, situation.running
     here = {job.key for job in jobs}
     offered = situation.catalogue.offered
@@ -47,7 +46,7 @@ def _one_each(situation: Situation, order: Order) -> Schedule:
     chosen = sorted(waiting, key=lambda n: (order(situation, n), jobs[n].key))[: len(free)]
     if not chosen:
         return Schedule(types, grants)
-    found = ranked(situation)
+    found = ranked_configurations(situation)
     there_are = configurations(situation.catalogue)
     for job, node in zip(chosen, free, strict=False):
         types[node], _, gpus = there_are[int(found.best[job, 0])]

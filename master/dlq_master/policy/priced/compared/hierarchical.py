@@ -1,9 +1,9 @@
-"""The Hierarchical Method, the earlier one of the same authors (SYNASC 2020), their main rival.
+"""The Hierarchical Method of the same authors (SYNASC 2020), the paper's main rival.
 
-Jobs are dealt round robin, in the order of their submits, to K = N / 5 local controllers. Each of
-them has five nodes. It solves (P1) for its jobs and nodes (`milp`) to a gap of 5 %. The paper used
-Gurobi, and dlq uses HiGHS with a number of branches, so that equal situations give equal schedules.
-A controller decides by the greedy method where its program is too large, or has no schedule in its
+Jobs are dealt round robin, in the order of submission, to K = N / 5 local controllers with five
+nodes each. A controller solves (P1) for its jobs and nodes (`milp`) to a gap of 5 %. The paper used
+Gurobi. dlq uses HiGHS with a limit of branches, so that equal situations give equal schedules. A
+controller uses the greedy method if its program is too large, or has no schedule within its
 branches.
 
 Programs grow with jobs x nodes x configurations. With the eight types of Table 2 a controller of 50
@@ -32,7 +32,7 @@ def hierarchical(
     branches: int = EFFORT.branches,
     limit_s: float = EFFORT.limit_s,
 ) -> Schedule:
-    """All controllers' schedules together. Nothing is drawn."""
+    """The schedules of all controllers together. Uses no random numbers."""
     rules, effort = Rules(rho=rho, mu=mu), EFFORT._replace(branches=branches, limit_s=limit_s)
     types: dict[int, int] = {}
     grants: dict[int, Grant] = {}
@@ -48,7 +48,7 @@ def hierarchical(
 
 
 def parts(situation: Situation) -> list[Situation]:
-    """The jobs and nodes of each controller. (P1) does not look at the present schedule."""
+    """The jobs and nodes of each controller. (P1) does not depend on the present schedule."""
     count = max(1, situation.nodes // NODES)
     nodes = [situation.nodes // count + (n < situation.nodes % count) for n in range(count)]
     return [
@@ -65,13 +65,14 @@ def parts(situation: Situation) -> list[Situation]:
 
 
 def choices(situation: Situation) -> int:
-    """The x of the program of a situation, at most."""
+    """The most x variables of a situation's program."""
     catalogue = situation.catalogue
     shapes = sum(catalogue.types[n].gpus for n in catalogue.offered)
     return len(situation.jobs) * situation.nodes * shapes
 
 
 def _solved(part: Situation, rules: Rules, effort: Effort, draw: np.random.Generator) -> Schedule:
+    """A controller's schedule, by its program or by the greedy method."""
     if not part.jobs or not part.nodes:
         return EMPTY
     found = None

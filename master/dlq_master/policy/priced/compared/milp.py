@@ -1,12 +1,11 @@
-"""The mixed integer program of one decision (P1), for small cases: as printed, with its slips
-mended.
+"""The mixed integer program of one decision (P1), for small cases, with its misprints corrected.
 
-Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g. A node with a
-larger type than the used one pays mu for each idle GPU. The product pi_jn alpha_jn is linear here.
-Each x has an alpha, which is at most x, and pays the deployment cost of its x. The alphas of an
-open node sum to 1, and the minimum chooses the cheapest one. As nodes are alike, job j is on one of
-the first j of them. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2
-are 450 x.
+Due dates count from now in (P1h) and (P1i), and the x of (P1c)-(P1s) have their index g. A node of
+a larger type than the used one pays mu for each idle GPU. The product pi_jn alpha_jn is linearised.
+Each x has an alpha of at most x, which pays the deployment cost of its x. The alphas of an open
+node sum to 1, and the minimum chooses the cheapest one. Nodes are alike, so job j is on one of the
+first j nodes. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2 have
+450 x.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ _OPTIMAL, _LIMIT = 0, 1
 
 
 class Effort(NamedTuple):
-    """When the solver stops: seconds, branches (0: as many as it takes), and the gap to its bound,
-    as a share of f_OBJ. Seconds make the answer depend on the host; branches do not.
+    """When the solver stops: seconds, branches (0: no limit), and the gap to its bound as a share
+    of f_OBJ.
+
+    With a limit of seconds the answer depends on the host; with one of branches it does not.
     """
 
     limit_s: float = 60.0
@@ -37,7 +38,7 @@ EXACT = Effort()
 
 
 class SolvedMilp(NamedTuple):
-    """The best schedule found (None: none in time), its f_OBJ, and the bound that was proven."""
+    """The best schedule found (None: none in time), its f_OBJ, and the proven bound."""
 
     schedule: Schedule | None
     cost: float
@@ -72,8 +73,9 @@ def step_milp(situation: Situation, rules: Rules, effort: Effort = EXACT) -> Sol
 
 
 class _Model:
-    """Columns: x (choices), their alphas, y_nv, and a last one that is 1. Its cost is that of all
-    jobs waiting, so that the gap is a share of f_OBJ.
+    """The program's columns: the x (choices), their alphas, the y_nv, and a constant 1.
+
+    The constant costs as much as all jobs waiting, so that the gap is a share of f_OBJ.
     """
 
     def __init__(self, situation: Situation, rules: Rules) -> None:
@@ -113,10 +115,10 @@ class _Model:
         for node in range(situation.nodes):
             for n, rented in enumerate(situation.catalogue.types):
                 self.objective[self._y(node, n)] = rules.mu * rented.gpus
-        self.objective[self.one] = waits.sum()  # all wait, but for whom x is 1
+        self.objective[self.one] = waits.sum()  # each x of 1 takes the cost of waiting back
 
     def constraints(self) -> tuple[object, Floats, Floats]:
-        """Rows of (P1b)-(P1n) with their limits."""
+        """The rows of (P1b)-(P1n) with their lower and upper limits."""
         rows: list[list[tuple[int, float]]] = []
         low: list[float] = []
         high: list[float] = []
@@ -136,7 +138,7 @@ class _Model:
         for node in nodes:
             opened = [(self._y(node, n), 1.0) for n in range(len(types))]
             add(opened, 0, 1)  # P1b
-            for n, rented in enumerate(types):  # P1c, P1g: nothing without y, no more than it has
+            for n, rented in enumerate(types):  # P1c, P1g: no job without y, GPUs as it has
                 mine = [
                     (c, float(self.choices[c].gpus))
                     for job in jobs
@@ -161,7 +163,7 @@ class _Model:
         return table, np.array(low), np.array(high)
 
     def schedule(self, x: Floats) -> Schedule:
-        """The runs of jobs on nodes, by the columns that are 1."""
+        """The schedule of a solution: columns above 0.5 count as 1."""
         types = {
             node: n
             for node in range(self.situation.nodes)
@@ -173,9 +175,11 @@ class _Model:
         return Schedule(types, {jobs[c.job].key: Grant(c.node, c.gpus) for c in taken})
 
     def _time(self, choice: _Choice) -> float:
+        """The run time of a choice in seconds."""
         catalogue = self.situation.catalogue
         kind = catalogue.kinds.index(catalogue.types[choice.type].kind)
         return float(self.situation.time[choice.job, kind, choice.gpus - 1])
 
     def _y(self, node: int, n: int) -> int:
+        """The column of y_nv: node `node` has type `n`."""
         return self.y0 + node * len(self.situation.catalogue.types) + n

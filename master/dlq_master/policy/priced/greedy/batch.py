@@ -1,4 +1,4 @@
-"""Many schedules of one situation side by side: rows of arrays."""
+"""Many schedules of one situation, as rows of arrays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ NOWHERE = -1
 
 @dataclass
 class ScheduleRows:
-    """By row: `node[r, j]` of each job (-1: it waits) and its `gpus`; `kind[r, n]` of each node
-    (-1: closed) and the GPUs `used` of it."""
+    """Schedules by row. `node[r, j]` and `gpus[r, j]` of each job; node -1: it waits.
+
+    `kind[r, n]` of each node, -1: closed; `used[r, n]`: its used GPUs.
+    """
 
     situation: Situation
     node: Small
@@ -29,7 +31,7 @@ class ScheduleRows:
 
     @classmethod
     def empty(cls, situation: Situation, rows: int) -> ScheduleRows:
-        """Everybody waits."""
+        """Schedules in which every job waits."""
         jobs, nodes = (rows, len(situation.jobs)), (rows, situation.nodes)
         return cls(
             situation,
@@ -41,7 +43,7 @@ class ScheduleRows:
 
     @property
     def runs(self) -> Bools:
-        """[row, job]"""
+        """[row, job]: whether it runs."""
         found: Bools = self.node >= 0
         return found
 
@@ -56,14 +58,14 @@ class ScheduleRows:
         return np.where(self.used > 0, price, 0.0)
 
     def kinds(self) -> Small:
-        """[row, job]: the kind of GPU that it gets; any where it waits."""
+        """[row, job]: the kind of its GPUs; undefined where it waits."""
         found: Small = np.take_along_axis(
             self.kind, np.maximum(self.node, 0).astype(np.intp), axis=1
         )
         return found
 
     def times(self) -> Floats:
-        """[row, job]: seconds until it ends if it is left alone; inf where it waits."""
+        """[row, job]: seconds to its end with these GPUs; inf where it waits."""
         jobs = np.arange(self.node.shape[1])
         time: Floats = self.situation.time[jobs, self.kinds(), np.maximum(self.gpus, 1) - 1]
         return np.where(self.runs, time, np.inf)
@@ -75,7 +77,7 @@ class ScheduleRows:
         )
 
     def schedule(self, row: int) -> Schedule:
-        """One row, its nodes of the cheapest types that hold what is used."""
+        """One row as a schedule; each node has the cheapest type that holds its used GPUs."""
         jobs, smallest = self.situation.jobs, self.situation.catalogue.smallest
         types = {
             int(n): int(smallest[self.kind[row, n], self.used[row, n]])

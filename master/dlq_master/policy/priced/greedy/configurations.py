@@ -1,8 +1,8 @@
-"""The configurations of each job in the order in which the greedy method wants them (section
-3.3.1).
+"""The configurations of each job in the order of preference of the greedy method (section 3.3.1).
 
-A configuration is a node type and a number of its GPUs, a *shape* a kind of GPU and a number. First
-come those that make the due date (D*_j), the cheapest first; then the others, the fastest first.
+A configuration is a node type and a number of its GPUs; a *shape* is a kind of GPU and a number.
+Configurations that meet the due date (D*_j) come first, the cheapest of them before others. Then
+come the others, the fastest before others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """By job: `best` are the places of its configurations in their order, `value` their $ or
-    seconds, `count` how many of them are drawn from: D*_j, or all if it is empty. `kind` and `gpus`
-    are by configuration; `shapes` are the places in `shape_kind` and `shape_gpus`, in the same
-    order."""
+class RankedConfigurations:
+    """`best[j]`: the places of job j's configurations, in order. `value[j]`: their $, or seconds
+    where late.
+
+    `count[j]`: from how many of them one is drawn: D*_j, or all possible ones if D*_j is empty.
+    `kind` and `gpus` are by configuration. `shapes[j]`: the places in `shape_kind` and
+    `shape_gpus`, in the same order.
+    """
 
     kind: Ints
     gpus: Ints
@@ -33,8 +36,8 @@ class Ranked:
     shapes: Ints
 
 
-def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
-    """`in_time`: to end on the due date is to make it (the paper's prose says before)."""
+def ranked_configurations(situation: Situation, *, in_time: bool = True) -> RankedConfigurations:
+    """`in_time`: an end on the due date meets it (the paper's prose says before)."""
     kinds = situation.catalogue.kinds
     found = configurations(situation.catalogue)
     rows = [(kinds.index(rented.kind), gpus, rented.price_per_hour) for _, rented, gpus in found]
@@ -47,13 +50,22 @@ def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
     shape_kind, shape_gpus = np.nonzero(situation.catalogue.smallest[:, 1:] >= 0)
     cheapest = situation.catalogue.price[shape_kind, shape_gpus + 1]
     shapes, _, _ = _order(situation, shape_kind, shape_gpus + 1, cheapest, in_time)
-    return Ranked(
-        kind, gpus, best, value, np.where(made > 0, made, possible), shape_kind, shape_gpus + 1, shapes  # noqa: E501
-    )  # fmt: skip
+    return RankedConfigurations(
+        kind=kind,
+        gpus=gpus,
+        best=best,
+        value=value,
+        count=np.where(made > 0, made, possible),
+        shape_kind=shape_kind,
+        shape_gpus=shape_gpus + 1,
+        shapes=shapes,
+    )
 
 
 def configurations(catalogue: Catalogue) -> list[tuple[int, NodeType, int]]:
-    """(Place of the type, type, GPUs) of all that can be had, as `Ranked` counts them."""
+    """(place of the type, type, GPUs) of every configuration, as `RankedConfigurations` counts
+    them.
+    """
     return [
         (n, catalogue.types[n], gpus)
         for n in catalogue.offered
@@ -64,10 +76,13 @@ def configurations(catalogue: Catalogue) -> list[tuple[int, NodeType, int]]:
 def _order(
     situation: Situation, kind: Ints, gpus: Ints, price: Floats, in_time: bool
 ) -> tuple[Ints, Floats, Bools]:
+    """The order of each job's choices, their values in that order, and which of them meet the due
+    date.
+    """
     time = situation.time[:, kind, gpus - 1]
     due = situation.due[:, None]
     makes = time <= due if in_time else time < due
-    with np.errstate(invalid="ignore"):  # where it may not run, for nothing
+    with np.errstate(invalid="ignore"):  # inf times a price of 0
         value = np.where(makes, time * (price / _HOUR_S), time)
     order = np.lexsort((value, ~makes), axis=1)
     return order, np.take_along_axis(value, order, axis=1), makes

@@ -1,8 +1,9 @@
-"""Randomised greedy construction (Algorithm 1), all iterations at once: one row each.
+"""Randomised greedy construction (Algorithm 1), with all iterations at once, one row each.
 
-In the order of pressure, neighbours perhaps swapped, every job gets its configuration. It goes on
-the open node where the fewest GPUs stay free, else on a new node of the largest type. Else it gets
-the best shape that still fits somewhere. Row 0 is the greedy method: nothing is drawn there.
+Jobs are taken by falling pressure, some neighbours swapped by chance. Each gets its drawn
+configuration on the open node that it leaves with the fewest free GPUs. Without one it gets a new
+node of the largest type, else its best shape that still fits. Row 0 is the greedy method and uses
+no chance.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
-from dlq_master.policy.priced.greedy.configurations import Ranked, ranked
+from dlq_master.policy.priced.greedy.configurations import (
+    RankedConfigurations,
+    ranked_configurations,
+)
 from dlq_master.policy.priced.rules import Rules
 from dlq_master.policy.priced.situation import Situation
 
-_NONE = 1 << 12  # more free GPUs than any node has
+_NO_ROOM = 1 << 12  # more free GPUs than any node has
 
 
 def construct(situation: Situation, rules: Rules, draw: np.random.Generator) -> ScheduleRows:
-    """`rules.iterations` schedules before postprocessing; the first one is the greedy one."""
+    """`rules.iterations` schedules before postprocessing; row 0 is the greedy one."""
     rows = rules.iterations
     order = queue(situation, rules, rows, draw)
-    found = ranked(situation, in_time=rules.released)
+    found = ranked_configurations(situation, in_time=rules.released)
     choice = _choices(found, rules, rows, draw)
     batch = ScheduleRows.empty(situation, rows)
     free = np.zeros(batch.used.shape, dtype=np.int16)
@@ -35,7 +39,9 @@ def construct(situation: Situation, rules: Rules, draw: np.random.Generator) -> 
 
 
 def queue(situation: Situation, rules: Rules, rows: int, draw: np.random.Generator) -> Ints:
-    """[row, position]: jobs by falling pressure, ties by key; neighbours swapped but in row 0."""
+    """[row, position]: jobs by falling pressure, ties by key; neighbours are swapped except in row
+    0.
+    """
     pressure = situation.fastest - situation.due
     sorted_: Ints = np.argsort(-pressure, kind="stable")
     order = np.tile(sorted_, (rows, 1))
@@ -53,8 +59,10 @@ def queue(situation: Situation, rules: Rules, rows: int, draw: np.random.Generat
     return order
 
 
-def _choices(found: Ranked, rules: Rules, rows: int, draw: np.random.Generator) -> Ints:
-    """[row, job]: the configuration that it is to have, best in row 0."""
+def _choices(
+    found: RankedConfigurations, rules: Rules, rows: int, draw: np.random.Generator
+) -> Ints:
+    """[row, job]: the configuration drawn for it; in row 0 the best one."""
     jobs = len(found.count)
     pool = np.maximum(1, np.floor(found.count * rules.alpha + 0.5).astype(np.int64))
     if rules.released:
@@ -66,9 +74,9 @@ def _choices(found: Ranked, rules: Rules, rows: int, draw: np.random.Generator) 
     return chosen
 
 
-def _by_inverse(found: Ranked, pool: Ints, share: Floats) -> Ints:
-    """Places drawn with chances inverse to the $ (or the seconds, where nothing makes the due
-    date).
+def _by_inverse(found: RankedConfigurations, pool: Ints, share: Floats) -> Ints:
+    """Places drawn with chances inverse to the value: $, or seconds where no choice meets the due
+    date.
     """
     most = int(pool.max(initial=1))
     odds = np.where(
@@ -81,12 +89,12 @@ def _by_inverse(found: Ranked, pool: Ints, share: Floats) -> Ints:
 
 
 class _Filling:
-    """Nodes of all rows while jobs are put on them."""
+    """The nodes of all rows while jobs are put on them. `free[r, n]`: free GPUs."""
 
     def __init__(
         self,
         situation: Situation,
-        found: Ranked,
+        found: RankedConfigurations,
         rules: Rules,
         draw: np.random.Generator,
         batch: ScheduleRows,
@@ -99,11 +107,11 @@ class _Filling:
         self.nodes = free.shape[1]
 
     def full(self) -> bool:
-        """Nothing fits anywhere any more."""
+        """Whether no node of any row has free GPUs, and none can be opened."""
         return bool((self.opened == self.nodes).all()) and not self.free.any()
 
     def place(self, jobs: Ints, choice: Ints) -> None:
-        """One job of each row, with the configuration chosen for it."""
+        """Put one job of each row, with its drawn configuration."""
         kind, gpus = self.found.kind[choice], self.found.gpus[choice]
         rows = np.arange(len(jobs))
         done = self._best_fit(rows, jobs, kind, gpus)
@@ -120,18 +128,20 @@ class _Filling:
             self._suboptimal(rest, jobs[rest])
 
     def _best_fit(self, rows: Ints, jobs: Ints, kind: Ints, gpus: Ints) -> Bools:
-        """On an open node of the kind, the fewest GPUs left free; False where there is none."""
+        """Put jobs on the open node of the kind with the fewest free GPUs; False where
+        none fits.
+        """
         free = self.free[rows]
         fits = (self.batch.kind[rows] == kind[:, None]) & (free >= gpus[:, None])
-        left = np.where(fits, free, _NONE)
+        left = np.where(fits, free, _NO_ROOM)
         node = left.argmin(axis=1)
         self._draw_nodes(rows, fits, left, node)
-        done: Bools = left[np.arange(len(rows)), node] < _NONE
+        done: Bools = left[np.arange(len(rows)), node] < _NO_ROOM
         self._put(rows[done], jobs[done], node[done], gpus[done])
         return done
 
     def _draw_nodes(self, rows: Ints, fits: Bools, left: Ints, node: Ints) -> None:
-        """Where there are many nodes, evenly one of the best `beta` of them; never in row 0."""
+        """Replace the best node by one of the best `beta` of them, evenly drawn; never in row 0."""
         pool = np.floor(fits.sum(axis=1) * self.rules.beta + 0.5).astype(np.int64)
         several = np.flatnonzero((pool > 1) & (rows > 0))
         if len(several):
@@ -140,7 +150,7 @@ class _Filling:
             node[several] = best[np.arange(len(several)), place]
 
     def _suboptimal(self, rows: Ints, jobs: Ints) -> None:
-        """All nodes are open: the first of its shapes that fits somewhere."""
+        """Put jobs where no node can be opened: the first of their shapes that fits."""
         kinds = self.batch.kind[rows]
         most = np.stack(
             [np.where(kinds == k, self.free[rows], 0).max(axis=1) for k in range(len(self.most))],

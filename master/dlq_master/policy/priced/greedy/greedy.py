@@ -1,5 +1,5 @@
-"""The paper's heuristics (greedy, randomised greedy, and path relinking: section 3.3), and the
-local search of its released program.
+"""Entry points of the paper's heuristics: greedy, randomised greedy, path relinking (section 3.3);
+and of the local search of its released program.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ LOCAL_SEARCH = Rules(proxy=Proxy.EFFICIENCY, moves=MOST_CHANGES)
 
 
 def greedy(situation: Situation, draw: np.random.Generator, rules: Rules = GREEDY) -> Schedule:
-    """The deterministic construction, postprocessed. Nothing is drawn."""
+    """The deterministic construction, postprocessed. Uses no random numbers."""
     return randomized(situation, draw, rules._replace(iterations=1))
 
 
 def randomized(
     situation: Situation, draw: np.random.Generator, rules: Rules = RANDOMIZED
 ) -> Schedule:
-    """The best of many constructions by the proxy, the first of equals; the greedy one is among
-    them.
-    """
+    """The best of many constructions by the proxy, the greedy one included; the first of equals."""
     if not situation.jobs:
         return EMPTY
     batch = _constructed(situation, rules, draw)
@@ -62,7 +60,7 @@ def path_relinking(
 def local_search(
     situation: Situation, draw: np.random.Generator, rules: Rules = LOCAL_SEARCH
 ) -> Schedule:
-    """Randomised greedy by f-bar, then local search from the best schedule, postprocessed again."""
+    """Randomised greedy by f-bar, local search from its best schedule, and postprocessing again."""
     if not situation.jobs:
         return EMPTY
     batch = _constructed(situation, rules, draw)
@@ -78,7 +76,7 @@ def _constructed(situation: Situation, rules: Rules, draw: np.random.Generator) 
 
 
 def _elite(scores: np.ndarray[tuple[int], np.dtype[np.float64]], size: int) -> list[int]:
-    """The best rows with different scores, the best first, the first row of equals."""
+    """The best rows with different scores, the best first; of equals the first row."""
     values, first = np.unique(scores, return_index=True)
     best = np.argsort(-values, kind="stable")[:size]
     return [int(row) for row in first[best]]

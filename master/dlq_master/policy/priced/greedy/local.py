@@ -1,13 +1,12 @@
-"""Local search, the fourth method of the released program: from the best schedule, change by
-change, uphill in f-bar.
+"""Local search, the fourth method of the released program: it climbs f-bar from the best schedule.
 
-A change is the best one of six neighbourhoods (`_NEIGHBOURHOODS`). One gives the place of a running
-job to a waiting job of no smaller pressure. Two swap the places of a late job and of another job,
-and take the first swap that gains. Three change a node with late jobs: its kind, twice its GPUs, or
-half of them. The search ends when nothing gains, or after `MOST_CHANGES`.
+Each change is the best of six neighbourhoods (`_NEIGHBOURHOODS`). One gives the place of a running
+job to a waiting job of no smaller pressure. Two swap a late job with another job, and take the
+first swap that gains. Three change a node with late jobs: to another kind, to twice its GPUs, or to
+half of them. The search ends when no change gains, or after `MOST_CHANGES`.
 
-The program has a seventh one, which is left out. It gives a job all GPUs of its node, and the other
-jobs of the node keep theirs. More GPUs would be in use than there are.
+The program has a seventh neighbourhood, which is left out. It gives a job all GPUs of its node
+while the node's other jobs keep theirs. More GPUs would be in use than exist.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _Neighbourhood = Callable[["LocalView"], "_Change | None"]
 
 
 def climb(batch: ScheduleRows, most_changes: int) -> ScheduleRows:
-    """The schedule of one row after the search; the row itself is not changed."""
+    """The schedule of a batch with one row after the search; the batch is not changed."""
     for _ in range(most_changes):
         view = LocalView(batch)
         best: _Change | None = None
@@ -44,8 +43,8 @@ def climb(batch: ScheduleRows, most_changes: int) -> ScheduleRows:
 
 
 class LocalView:
-    """The numbers that the neighbourhoods read of a schedule. `value[j, s]`: the part of f-bar that
-    job j would have in the place of the running job s.
+    """A schedule as the neighbourhoods read it. `value[j, s]`: job j's part of f-bar in the place
+    of running job s.
     """
 
     def __init__(self, batch: ScheduleRows) -> None:
@@ -76,13 +75,13 @@ class LocalView:
                 yield found
 
     def late(self) -> Ints:
-        """Places of the latest jobs, the latest first."""
+        """The places of the latest jobs, the latest first."""
         order: Ints = np.argsort(-self.late_s, kind="stable")
         late: Ints = order[self.late_s[order] > 0.0][:_WIDEST]
         return late
 
     def dear(self) -> Ints:
-        """Places of the jobs in time that cost most, the dearest first."""
+        """The places of the dearest jobs that are in time, the dearest first."""
         order: Ints = np.argsort(-self.rent, kind="stable")
         in_time: Ints = order[self.late_s[order] <= 0.0][:_WIDEST]
         return in_time
@@ -93,7 +92,7 @@ class LocalView:
 
 
 def _postponed(view: LocalView) -> _Change | None:
-    """A waiting job takes the place of a running one, which waits: the best pair."""
+    """The best exchange of a running job, which then waits, for a waiting job."""
     if not len(view.waiting) or not len(view.running):
         return None
     gain = view.value[view.waiting] - view.now
@@ -136,7 +135,7 @@ def _swapped(view: LocalView, others: Ints) -> _Change | None:
 
 
 def _other_kind(view: LocalView) -> _Change | None:
-    """A node of as many GPUs of another kind, where its jobs take less time together."""
+    """Another kind for a node, with as many GPUs, if its jobs take less time together."""
     batch, catalogue = view.batch, view.batch.situation.catalogue
     found = []
     for node in view.late_nodes():
@@ -155,12 +154,12 @@ def _other_kind(view: LocalView) -> _Change | None:
 
 
 def _twice(view: LocalView) -> _Change | None:
-    """Twice the GPUs for a node and for each of its jobs, where there is such a type."""
+    """Twice the GPUs for a node and each of its jobs, if there is such a type."""
     return _scaled(view, 2, 1)
 
 
 def _half(view: LocalView) -> _Change | None:
-    """Half the GPUs, where all of them are even."""
+    """Half the GPUs for a node and each of its jobs, if all numbers are even."""
     return _scaled(view, 1, 2)
 
 
@@ -183,7 +182,7 @@ def _scaled(view: LocalView, times: int, over: int) -> _Change | None:
 
 
 def _best(found: list[ScheduleRows]) -> _Change | None:
-    """The possible one with the highest score, the first of equals."""
+    """The possible schedule with the highest score; the first of equals."""
     scored = [
         (float(efficiency(made)[0]), made)
         for made in found

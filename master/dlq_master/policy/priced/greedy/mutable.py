@@ -1,4 +1,4 @@
-"""One schedule that is changed job by job, with its f-bar or f_OBJ kept node by node."""
+"""One schedule that is changed job by job; its f-bar or f_OBJ is kept node by node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LEAST = 1e-12
 
 
 class ScheduleShape(NamedTuple):
-    """The allocation of a job: GPUs of a kind; `room` are those of the node type in the schedule it
-    comes from.
+    """The allocation of a job. `room`: the GPUs of the node type in the schedule that it comes
+    from.
     """
 
     kind: int
@@ -23,7 +23,7 @@ class ScheduleShape(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """Where a job was, and what its nodes were: (node, kind, room, used, worth)."""
+    """A job's former place, and its nodes' former values: (node, kind, room, used, worth)."""
 
     job: int
     node: int
@@ -37,8 +37,10 @@ class Undo(NamedTuple):
 
 
 class Mutable:
-    """Nodes keep their size in the schedule while jobs are moved. An empty node is closed, and may
-    be opened with any size. `score` is that of `proxy.score`, f_OBJ as the paper has it.
+    """A schedule whose nodes keep their size while jobs move.
+
+    An empty node is closed, and may be opened with any size. `score` is as in `proxy.score`, with
+    f_OBJ as the paper prints it.
     """
 
     def __init__(self, batch: ScheduleRows, row: int, rules: Rules) -> None:
@@ -66,7 +68,7 @@ class Mutable:
         self.worth = [self._worth(node) for node in range(len(self.kind))]
 
     def shape(self, job: int) -> ScheduleShape | None:
-        """None: it waits."""
+        """The shape of a job; None: it waits."""
         node = self.node[job]
         return (
             None
@@ -75,8 +77,10 @@ class Mutable:
         )
 
     def fits(self, job: int, shape: ScheduleShape | None) -> int | None:
-        """The node on which the job could have the shape. It is its own if it can stay, else the
-        first with room, else a closed one; -1 to wait; None: nowhere.
+        """The node where a job could have the shape: its own one, else the first with room, else a
+        closed one.
+
+        -1 (NOWHERE): the shape is to wait. None: no node has room.
         """
         if shape is None:
             return NOWHERE
@@ -97,13 +101,13 @@ class Mutable:
         return closed
 
     def gain(self, job: int, node: int, shape: ScheduleShape | None) -> float:
-        """The gain of the score by the move; nothing is changed."""
+        """The change of the score by the move; the schedule stays as it is."""
         gained, before = self.move(job, node, shape)
         self.undo(before)
         return gained
 
     def move(self, job: int, node: int, shape: ScheduleShape | None) -> tuple[float, Undo]:
-        """Put the job there; returns the gain of the score, and the steps to undo it."""
+        """Move a job; return the change of the score, and the undo."""
         touched = {self.node[job], node} - {NOWHERE}
         before = Undo(
             job,
@@ -126,7 +130,7 @@ class Mutable:
         return gained - self._waiting(job), before
 
     def undo(self, before: Undo) -> None:
-        """Take back the last move that was not taken back."""
+        """Undo the last move that is not undone."""
         self._leave(before.job)
         for n, kind, room, used, worth in before.nodes:
             self.kind[n], self.room[n], self.used[n], self.worth[n] = kind, room, used, worth
@@ -145,8 +149,8 @@ class Mutable:
             self.kind[node] = NOWHERE
 
     def into(self, batch: ScheduleRows) -> ScheduleRows:
-        """The schedule as a batch of one row, its nodes of the cheapest types that hold what is
-        used.
+        """The schedule as a batch of one row; each node has the cheapest type that holds its used
+        GPUs.
         """
         made = ScheduleRows.empty(batch.situation, 1)
         made.node[0], made.gpus[0] = self.node, self.gpus
@@ -155,17 +159,18 @@ class Mutable:
 
     @property
     def score(self) -> float:
-        """The score of all of it."""
+        """The score of the whole schedule."""
         waiting = sum(self._waiting(job) for job, node in enumerate(self.node) if node == NOWHERE)
         return sum(self.worth) - waiting
 
     def _waiting(self, job: int) -> float:
+        """The cost of a waiting job; 0 if it runs, and by f-bar."""
         if self.rules.proxy is Proxy.EFFICIENCY or self.node[job] != NOWHERE:
             return 0.0
         return float(self.waits[job])
 
     def _worth(self, node: int) -> float:
-        """The part of the score that is this node's."""
+        """A node's part of the score."""
         used, kind = self.used[node], self.kind[node]
         if not used:
             return 0.0
@@ -178,6 +183,7 @@ class Mutable:
         return float(-(late + idle + price * min(times.values())))
 
     def _value(self, job: int, kind: int, price: float, used: int) -> float:
+        """A job's part of f-bar."""
         time = self.time[job][kind][self.gpus[job] - 1]
         late = self.weight[job] * max(0.0, time - self.due[job])
         cost = time * price * self.gpus[job] / used + late

@@ -1,8 +1,7 @@
-"""The last steps of every schedule (section 3.3): smaller nodes, and idle GPUs to the jobs that
-gain most.
+"""The last step of every schedule (section 3.3): idle GPUs go to the jobs that gain most.
 
-Nodes are always of the cheapest type that holds the used GPUs (`ScheduleRows` knows no other). So
-only the second part is left to do.
+The paper's other last step, smaller nodes, needs no code. `ScheduleRows` only knows nodes of the
+cheapest type that holds the used GPUs.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from dlq_master.policy.priced.greedy.batch import ScheduleRows
 
 
 def give_idle(batch: ScheduleRows, *, to_one: bool = False) -> None:
-    """All idle GPUs of a node to the job on it that ends the most seconds sooner, in place.
+    """Give all idle GPUs of each node to the job on it whose end comes most seconds sooner, in
+    place.
 
-    `to_one`: only the job that gains most in the whole schedule gets any, as in the released
+    `to_one`: only the job that gains most in the whole schedule gets GPUs, as in the released
     program.
     """
     if not batch.node.size:
@@ -29,8 +29,8 @@ def give_idle(batch: ScheduleRows, *, to_one: bool = False) -> None:
 
 
 def _gain(batch: ScheduleRows, more: Ints) -> Floats:
-    """[row, job]: seconds won with so many more GPUs; 0 where there are none, or it may not have
-    them.
+    """[row, job]: seconds gained with `more` GPUs; 0 for no more GPUs, or a size that is not
+    allowed.
     """
     jobs = np.arange(batch.node.shape[1])
     with_more = np.minimum(np.maximum(batch.gpus, 1) + more, batch.situation.time.shape[2])
@@ -42,12 +42,14 @@ def _gain(batch: ScheduleRows, more: Ints) -> Floats:
 
 
 def _winners_of_rows(gain: Floats) -> tuple[Ints, Ints]:
+    """Rows and jobs: the job of each row that gains most, if any gains."""
     best = gain.argmax(axis=1)
     rows = np.flatnonzero(gain[np.arange(len(gain)), best] > 0)
     return rows, best[rows]
 
 
 def _winners_of_nodes(batch: ScheduleRows, gain: Floats) -> tuple[Ints, Ints]:
+    """Rows and jobs: the job of each node that gains most, if any gains."""
     rows, jobs = np.nonzero(gain > 0)
     node = batch.node[rows, jobs]
     order = np.lexsort((jobs, -gain[rows, jobs], node, rows))

@@ -1,6 +1,5 @@
-"""The two proxy functions by which schedules are compared: f_OBJ (P1a), and f-bar (1).
-
-Both are given as scores: more is better.
+"""The proxy functions that compare schedules: f_OBJ (P1a) and f-bar (1), as scores;
+more is better.
 """
 
 from __future__ import annotations
@@ -15,17 +14,19 @@ _LEAST = 1e-12  # $, so that what is free is not divided by
 
 
 def score(batch: ScheduleRows, rules: Rules) -> Floats:
-    """One number for each row."""
+    """The score of each row."""
     if rules.proxy is Proxy.EFFICIENCY:
         return efficiency(batch)
     return -(released_cost(batch, rules) if rules.released else cost(batch, rules))
 
 
 def cost(batch: ScheduleRows, rules: Rules) -> Floats:
-    """f_OBJ as printed is a sum of four parts. The first two are tardiness, and rho times the worst
-    tardiness of waiting jobs (a whole interval later, in the slowest configuration). The others are
-    mu for each idle GPU, and on each node the cheapest job's cost to its end (the minimum chooses
-    alpha_jn). Due dates count from now.
+    """f_OBJ of each row as printed: a sum of four parts, with due dates counted from now.
+
+    They are tardiness, rho times the worst tardiness of waiting jobs, mu for each idle GPU, and the
+    deployment cost. The worst tardiness is that of a job in its slowest configuration a whole
+    interval later. A node's deployment cost lasts until its first job ends (the minimum chooses
+    alpha_jn).
     """
     situation = batch.situation
     time, runs = batch.times(), batch.runs
@@ -39,7 +40,7 @@ def cost(batch: ScheduleRows, rules: Rules) -> Floats:
 
 
 def released_cost(batch: ScheduleRows, rules: Rules) -> Floats:
-    """f_OBJ as the released program has it (`rules`)."""
+    """f_OBJ of each row in the released program (see `rules`)."""
     situation = batch.situation
     time, runs = batch.times(), batch.runs
     first = time.min(axis=1, initial=np.inf)
@@ -52,10 +53,11 @@ def released_cost(batch: ScheduleRows, rules: Rules) -> Floats:
 
 
 def efficiency(batch: ScheduleRows) -> Floats:
-    """f-bar: the sum of M_j / (pi_j + w_j tau_j) over who runs.
+    """f-bar of each row: the sum of M_j / (pi_j + w_j tau_j) over running jobs.
 
-    pi_j is the job's part of its node, by the GPUs in use, as in the released program. As printed
-    (P1j) each job is charged for all of the node, which makes sharing one look dear."""
+    pi_j is the job's share of its node, by the GPUs in use, as in the released program. As printed
+    (P1j) each job pays for the whole node, which makes sharing look dear.
+    """
     situation = batch.situation
     time, runs = batch.times(), batch.runs
     at = np.maximum(batch.node, 0).astype(np.intp)

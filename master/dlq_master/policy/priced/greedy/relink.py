@@ -1,10 +1,9 @@
-"""Path relinking (Algorithm 2): from the best schedule, move by move, towards the other good ones.
+"""Path relinking (Algorithm 2): from the best schedule, move by move, towards other good ones.
 
-A move gives one job its shape in the target (kind and number of GPUs, or none). It goes on a node
-that has room for it in the source. A move is explored two steps deep: it is worth its own gain, or
-that of the best pair that it begins. The best move is made if its worth is above nothing. Then the
-next one is looked for, until none is worth it, the target is reached, or enough were made. The best
-point of the path is what remains.
+A move gives one job its shape in the target (kind and number of GPUs, or none), on a node of the
+source with room. Moves are explored two deep: a move is worth its own gain, or that of the best
+pair which it begins. The best move is made while its worth is positive, until the target is reached
+or `most_moves` are made. The result is the best point of the path.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _LEAST = 1e-9  # of the score: smaller gains are the noise of doubles
 
 
 class _Step(NamedTuple):
-    """One job to its shape; `node` None: nothing has room for it now."""
+    """A move of one job to a shape; `node` None: no node has room for it now."""
 
     job: int
     shape: ScheduleShape | None
@@ -26,11 +25,10 @@ class _Step(NamedTuple):
 
 
 def relink(source: Mutable, targets: list[Mutable], most_moves: int) -> int:
-    """Moves the source, in place; returns how many moves were made.
+    """Move the source towards each target, in place; return how many moves were kept.
 
-    A move that costs something is made for the sake of the next. Where the moves run out between
-    the two, the source goes back to the best point of its path. So it never ends worse than it
-    began.
+    A move may lose, for the sake of the next one. If the moves end between the two, the source goes
+    back to the best point of its path. So it never ends worse than it began.
     """
     made = 0
     for target in targets:
@@ -50,7 +48,7 @@ def relink(source: Mutable, targets: list[Mutable], most_moves: int) -> int:
 
 
 def _steps(source: Mutable, target: Mutable) -> list[_Step]:
-    """All jobs whose shape differs, possible now or not."""
+    """All jobs with another shape in the target, whether the move is possible now or not."""
     found = []
     for job in range(len(source.node)):
         wanted, had = target.shape(job), source.shape(job)
@@ -60,12 +58,13 @@ def _steps(source: Mutable, target: Mutable) -> list[_Step]:
 
 
 def _tried(source: Mutable, job: int, shape: ScheduleShape | None) -> _Step:
+    """The move of a job to a shape as things are now."""
     node = source.fits(job, shape)
     return _Step(job, shape, node, float("-inf") if node is None else source.gain(job, node, shape))
 
 
 def _best(source: Mutable, steps: list[_Step]) -> _Step | None:
-    """The move that is worth most, two steps deep; None if none improves the schedule."""
+    """The move with the greatest worth, two deep; None: none improves the schedule."""
     best, worth = None, _LEAST * abs(source.score)
     for step in steps:
         if step.node is None:
@@ -77,9 +76,10 @@ def _best(source: Mutable, steps: list[_Step]) -> _Step | None:
 
 
 def _second(source: Mutable, steps: list[_Step], first: _Step) -> float:
-    """The most that any other move gains once the first one was made.
+    """The largest gain of any other move after `first`.
 
-    Moves that touch none of its nodes gain what they gained before."""
+    Moves that touch none of its nodes gain as much as before it.
+    """
     assert first.node is not None
     _, before = source.move(first.job, first.node, first.shape)
     touched = before.touched

@@ -1,5 +1,6 @@
-"""Capacity for promises: leases, slots of the grid, and what deadlines ask of the first t slots.
+"""The capacity that promises count on.
 
-`leases` counts time in whole leases, `grids` says which slots count, `fluid` is the prefix-capacity
-model, `rules` holds the settings and the codes of verdicts. Pure.
+`leases` counts work and deadlines in leases, `grids` has the slots and the GPUs in each. `fluid` is
+the prefix-capacity model, `margins` the safety margin of estimates, `types` the GPU types on which
+a job may be promised. `rules` has the settings and the grounds of verdicts. Pure.
 """

@@ -1,4 +1,4 @@
-"""The slots that plans of promises count, and the GPUs of each type in them."""
+"""The slots on which promises are planned, and the GPUs of a type in each of them."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from dlq_master.policy.trial.rules import floor_of
 
 
 def slot_s(cluster: Cluster) -> float:
-    """T: seconds of a slot."""
+    """T: the seconds of a slot."""
     return cluster.terms.term_s(LeaseKind.SLO)
 
 
 def due_slot(cluster: Cluster, now_s: float) -> int:
-    """The last slot that has to be decided by now: the one that begins within the lead, or has
-    begun.
-    """
+    """The last slot that must be decided by now: it begins within the lead, or has begun."""
     return int((now_s + cluster.saves.lead_s) // slot_s(cluster))
 
 
 def next_decision_s(cluster: Cluster) -> float:
-    """When the next slot has to be decided."""
+    """The instant by which the next slot must be decided."""
     return (cluster.slot + 1) * slot_s(cluster) - cluster.saves.lead_s
 
 
 def home_type(cluster: Cluster) -> str:
-    """The GPU type that jobs without a wish are promised: the one of which the cluster itself has
-    the most.
-    """
+    """The GPU type for promises to jobs that name none: the cluster's own most frequent type."""
     return cluster.own.home
 
 
 def type_of(cluster: Cluster, job: Job) -> str:
-    """The GPU type on which a job is promised its deadline, or would be, if it may get but one
-    (else `types.types_for` says on which)."""
+    """The GPU type on which a job is promised its deadline, or would be if it may get only one.
+
+    For a job that may get several types see `types.types_for`.
+    """
     return job.gpu_type_promised or job.request.gpu_type or home_type(cluster)
 
 
 def several_types(cluster: Cluster, job: Job) -> bool:
-    """Whether it may get GPUs of several of the cluster's own types, and nothing says of which."""
+    """Whether a job may get several of the cluster's own types, and no promise has chosen one."""
     if job.promised is not None or job.gpu_type_promised:
         return False
     return cluster.own.types > 1 and len(job.request.gpu_types or ()) != 1
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
-    """The slots from `origin` on, as new promises may use them. Nodes of best effort, of trials and
-    of the floor of a queue are left out."""
+    """The slots from `origin` on for new promises, without nodes reserved for others.
+
+    These are nodes for best effort, for trials, and for the floor of a queue.
+    """
 
     kept = _kept_nodes(cluster, gpu_type, rules.queue_floor)
 
@@ -70,7 +70,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
 
 
 def _kept_nodes(cluster: Cluster, gpu_type: str, amount: float) -> int:
-    """The nodes that hold the floor of a queue."""
+    """The number of nodes for the floor of a queue."""
     if not amount or gpu_type != home_type(cluster):
         return 0
     pool = own_pool(cluster, gpu_type)
@@ -79,9 +79,11 @@ def _kept_nodes(cluster: Cluster, gpu_type: str, amount: float) -> int:
 
 
 def kept_grid(cluster: Cluster, gpu_type: str, origin: int, rules: Promises) -> Grid:
-    """The same as promises that were made may use them: all nodes, and the last slot as far as it
-    lies before the deadline. A job keeps its promise where a node is lost, or a slot found no room
-    for it, if the rest would do. Best effort and trials have fewer nodes until then.
+    """The slots from `origin` on for existing promises: all nodes, and the last slot up to the
+    deadline.
+
+    So a promise survives the loss of a node, or a slot without room for it, if the other GPUs
+    suffice. Best effort and trials have fewer nodes until then.
     """
     return _grid(cluster, gpu_type, origin, lambda count: count, rules, whole_leases=False)
 
@@ -95,11 +97,12 @@ def _grid(
     *,
     whole_leases: bool,
 ) -> Grid:
-    """Whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
-    ones (model.windows) not in slots that meet their reservation.
+    """The slots of whole, open, own nodes; `left` says how many of a number of nodes may be used.
 
-    On nodes whose number of GPUs is no power of two (6) the largest such block (4) is promised. So
-    many GPUs always find room (Proposition 1), and the rest is for best effort.
+    Lent nodes carry no promises. A reserved node (model.nodes.windows) is left out of slots that
+    overlap its reservation. On nodes whose number of GPUs is no power of two (6), only the largest
+    such block (4) is promised. Blocks of these sizes always find room (Proposition 1); the other
+    GPUs are for best effort.
     """
     cluster.capacity.ready()
     pool = cluster.capacity.open.get(gpu_type)
@@ -122,8 +125,8 @@ def _grid(
 
 
 def _reserved(cluster: Cluster, pool: Pool | None, size: int, origin: int) -> list[int]:
-    """How many of the nodes that are counted are reserved in each slot from `origin` on; the last
-    number goes on.
+    """How many counted nodes are reserved in each slot from `origin` on; the last number holds for
+    all later slots.
     """
     term_s, away = slot_s(cluster), [0]
     if pool is None:
@@ -141,6 +144,7 @@ def _reserved(cluster: Cluster, pool: Pool | None, size: int, origin: int) -> li
 
 
 def _slots_of(windows: Iterable[Window], term_s: float, origin: int) -> set[int]:
+    """The slots that overlap any of these windows, counted from `origin`."""
     found: set[int] = set()
     for begin_s, end_s, _ in windows:
         first, last = int(begin_s // term_s) - origin, ceil(end_s / term_s) - origin
@@ -149,7 +153,7 @@ def _slots_of(windows: Iterable[Window], term_s: float, origin: int) -> set[int]
 
 
 def own_pool(cluster: Cluster, gpu_type: str) -> Pool:
-    """All GPUs of this type on the cluster's own nodes; none where there is no such node."""
+    """All GPUs of this type on the cluster's own nodes; an empty pool if there are none."""
     cluster.capacity.ready()
     pool = cluster.capacity.total.get(gpu_type)
     if pool is None:
@@ -158,9 +162,9 @@ def own_pool(cluster: Cluster, gpu_type: str) -> Pool:
 
 
 def promisable(cluster: Cluster, job: Job, gpu_type: str) -> VerdictGround | None:
-    """Why nothing can be promised to a job, whatever else has been; None: it may be asked.
+    """The ground on which a job can be promised nothing, whatever else is promised; None: it can.
 
-    A plan stops jobs, counts on one speed, and on nodes that can be filled whole.
+    A plan stops jobs, assumes one GPU speed, and needs nodes that widths fill without a rest.
     """
     if not job.keeps_work:
         return VerdictGround.KEEPS
@@ -173,12 +177,10 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> VerdictGround | Non
 
 
 def own_types(cluster: Cluster) -> list[str]:
-    """The types of GPUs on the cluster's own nodes."""
+    """The GPU types on the cluster's own nodes."""
     return [kind for kind in cluster.capacity.gpu_types if own_pool(cluster, kind).widths]
 
 
 def whole_block(cluster: Cluster, gpu_type: str, grid: Grid) -> int:
-    """The widest promise where nodes are of several sizes: the GPUs that one of them holds
-    whole.
-    """
+    """The widest promise if nodes differ in size: the GPUs that one node holds as a block."""
     return min(block_of(own_pool(cluster, gpu_type)), max(grid.capacity))

@@ -1,15 +1,15 @@
-"""How much more than its estimate a promise reserves, so that a chosen share of promises is kept.
+"""The margin that a promise adds to an estimate, so that a target share of promises is kept.
 
 The errors of ended jobs, real over estimated run time, say how wrong the next estimate may be.
-Split conformal prediction takes the ceil((n + 1) s)-th smallest of n errors. The next one is no
-larger with a probability of at least s, whatever their distribution is. A family with enough errors
-of its own speaks for itself; else all jobs together do.
+Split conformal prediction takes the ceil((n + 1) s)-th smallest of n errors. The next error is no
+larger with a probability of at least s, whatever the distribution. A family with enough errors uses
+its own; others use those of all jobs.
 
-A job that exceeds its reservation may still be in time: it runs ahead of its slots. And jobs with a
-promise are no fair draw of all jobs. So the coverage s follows the outcomes (adaptive conformal
-inference, Gibbs and Candes 2021). `LOOSEST` times the target's risk may stay uncovered. Each
-promise that a wrong estimate broke takes `STEP` from that, and each kept one gives a little back.
-So in the long run no more than the target's risk of the promises break for that reason.
+A job that exceeds its reservation may still be in time, because it runs ahead of its slots. And
+promised jobs are not a fair sample of all jobs. So the coverage s follows the outcomes (adaptive
+conformal inference, Gibbs and Candes 2021). At most `LOOSEST` times the target's risk stays
+uncovered. Each promise that a wrong estimate broke takes `STEP` from that, and each kept one gives
+a little back. In the long run no more than the target's risk of all promises break for that reason.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from typing import NamedTuple
 
 KEEP = 0.99  # of promises
 FEWEST = 20  # jobs before history counts
-DECLARED = 0.2  # the margin before, at least, of what a user says: that is rather too long
-MEASURED = 0.5  # and of what a trial or earlier runs say
+DECLARED = 0.2  # the least margin of a user's estimate until then: users rather overestimate
+MEASURED = 0.5  # and that of a measured estimate
 MOST = 1.0
 STEP = 0.05  # by which the coverage follows an outcome
-LOOSEST = 5.0  # times the risk of the target
-DEEPEST = 0.5  # broken promises in a row count so much at most
+LOOSEST = 5.0  # times the target's risk may stay uncovered
+DEEPEST = 0.5  # how far broken promises in a row can push the uncovered share below 0
 
 
 class RunErrors(NamedTuple):
-    """Real over estimated run times of ended jobs: of all, and of one family. `outcomes`: 1 for
-    each promise that a wrong estimate broke, and 0 for each that was kept, the latest last.
-    `before`: the least margin while there are fewer than `FEWEST` errors.
+    """Real over estimated run times of ended jobs: `ratios` of all, and `own` of one family.
+
+    `outcomes`: 1 for each promise that a wrong estimate broke, 0 for each kept one, the latest
+    last. `before`: the least margin while there are fewer than `FEWEST` errors.
     """
 
     ratios: Sequence[float]
@@ -41,9 +42,10 @@ class RunErrors(NamedTuple):
 
 
 def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
-    """The part of an estimate to add. Nothing is added for jobs that ended early. Before `FEWEST`
-    jobs it is that of the largest error, and at least that of `before`. ValueError names a ratio
-    that is not positive and finite.
+    """The share of an estimate to add, 0 to `MOST`.
+
+    With fewer than `FEWEST` errors it is that of the largest error, and at least `before`.
+    ValueError: a ratio is not positive and finite.
     """
     covered = coverage(errors.outcomes, keep)
     own, every = _checked(errors.own), _checked(errors.ratios)
@@ -56,7 +58,7 @@ def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
 
 
 def coverage(outcomes: Iterable[float], keep: float = KEEP) -> float:
-    """The share of errors that a margin has to cover now, after these outcomes."""
+    """The share of errors that a margin must cover after these outcomes."""
     risk = 1.0 - keep
     miss = LOOSEST * risk
     for outcome in outcomes:
@@ -76,8 +78,8 @@ def _checked(ratios: Sequence[float]) -> list[float]:
 
 
 def _place(count: int, covered: float) -> int:
-    """Of the error, in rising order, that covers so much of the next one; beyond all of them where
-    they are too few.
+    """The rank of the error, in rising order, that covers this share; beyond `count` if there are
+    too few errors.
     """
     return max(1, ceil((count + 1) * covered - 1e-9))
 

@@ -1,4 +1,4 @@
-"""The rules of a policy that promises deadlines."""
+"""The settings of a policy that promises deadlines, and the grounds of its verdicts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from dlq_master.policy.promise.capacity.margins import KEEP
 class Selects(StrEnum):
     """The jobs that may get SLO leases."""
 
-    GUARANTEED = "guaranteed"  # whose deadline has been promised, and nobody else
-    # Also who would be late in any other slots, if promises leave these (partition.last_chances)
+    GUARANTEED = "guaranteed"  # jobs with a promise only
+    # Also jobs that would be late in any later slot, in slots that promises leave free
+    # (partition.last_chances).
     LAST_CHANCE = "last-chance"
-    ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
+    ALL = "all"  # also jobs that may still be in time, if that breaks no promise
 
 
 # Best-effort terms of an SLO lease in a replay, where no other number is asked for. Chronus found
@@ -25,10 +26,10 @@ SLOT_TERMS, CHANCE_TERMS, SELECTED_TERMS = 4, 2, 1
 
 
 class Guarantees(StrEnum):
-    """Whom a deadline is promised."""
+    """The jobs that are promised their deadlines."""
 
-    FITTING = "fitting"  # whoever comes while there is a plan for it
-    WORTH = "worth"  # of these, jobs worth their bid price (promise.price)
+    FITTING = "fitting"  # every job for which there is a plan
+    WORTH = "worth"  # of these, jobs that earn their bid price (promise.solver.price)
 
 
 class Selector(StrEnum):
@@ -39,65 +40,67 @@ class Selector(StrEnum):
     FEASIBLE = "feasible"  # the same without its objective: any solution will do
 
 
-# Of wall time: with the program of the paper, and only with it, decisions depend on the machine.
-# A master waits 5 seconds for the plan of a slot.
+# Seconds of wall time: with the program of the paper, decisions depend on the speed of the host.
+# A master waits 5 s for the plan of a slot.
 SOLVER_S = 4.0
 
 
 class Spot(StrEnum):
-    """The order of everybody who has no SLO lease."""
+    """The order of jobs without an SLO lease."""
 
     SRTF = "srtf"
     SRSF = "srsf"
     SF = "sf"
     FIFO = "fifo"
     LAS = "las"  # in levels of attained service, as Tiresias
-    EXPECTED = "expected"  # what is expected to be left, whatever is known (order.expected_left)
+    EXPECTED = "expected"  # by the expected remaining time (order.expected_left)
 
 
 class Slots(StrEnum):
     """When a promised job holds the slots that it needs."""
 
-    EARLY = "early"  # as soon as they are found; in other slots it takes what nobody else wants
-    LATE = "late"  # as late as its promise allows; until then it stands in line as everybody does
+    EARLY = "early"  # as soon as possible; in other slots it takes GPUs that no other job wants
+    LATE = "late"  # as late as its promise allows; until then it stands in the line of best effort
 
 
 class Trials(StrEnum):
-    """Where a job is measured of which nobody knows how long it runs."""
+    """Where a job with an unknown run time is measured."""
 
-    PARTITION = (
-        "partition"  # on GPUs that are kept for that, at reduced size if it is wide (Chronus)
-    )
-    # Its first level: an unmeasured job stands in line as one that ends so soon
-    IN_PLACE = "in-place"
+    PARTITION = "partition"  # on GPUs kept for trials, at reduced size if it is wide (Chronus)
+    IN_PLACE = "in-place"  # in the line, where an unmeasured job counts as one that ends soon
 
 
 class DeadlinesDecided(StrEnum):
-    """Where promises are worked out: that may take long (policy.elsewhere)."""
+    """Where promises are computed, since that may take long (policy.elsewhere)."""
 
     HERE = "here"
-    ELSEWHERE = "elsewhere"  # the plan is left to somebody else
-    LATER = "later"  # somebody is at it: until then all stays as it is
-    KEPT = "kept"  # nobody does: by the kept plan, and nothing new is promised
+    ELSEWHERE = "elsewhere"  # another process makes the plan
+    LATER = "later"  # another process is making it; until then all stays as it is
+    KEPT = "kept"  # no process makes one: the kept plan holds, and nothing new is promised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """`slot_terms`: how many best-effort terms an SLO lease has in a replay, where nothing else is
-    asked for; a master has its configuration. `margin`: the part of an estimate that a promise adds
-    to it; None: learned from past errors, so that `keep` of the promises are kept.
+    """The settings of promises.
 
-    `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
-    new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
-    before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
-    Chronus prints it. `rounds_up`: widths count as 1, 2, 4 or whole nodes (equation 6), so that all
-    holders of a slot find room. `solver_s`: seconds of the paper's program in one decision, 0: it
-    is not asked; `clock` measures them (`solver.budget`). `floor`: nodes that no new promise may
-    use, for they are for trials. `queue_floor`: likewise GPUs, or a share, for the jobs of a queue
-    (partition.quotas). `offers`: a refused job gets an offer of a possible promise, which
-    takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
-    team may have at any time; "*": every team not named. `anew`: best-effort work that runs is
-    placed anew at each boundary, where its placement arranges jobs as a whole.
+    `slot_terms`: best-effort terms in an SLO lease of a replay; a master has its own configuration.
+    `slots`: when a promised job holds its slots. `selector`: the method that plans. `solver_s`:
+    seconds of the paper's program in a decision (0: never used), and `clock` measures them
+    (`solver.budget`).
+
+    `margin`: the share of an estimate that a promise adds to it. None: learned from past errors, so
+    that the share `keep` of promises is kept. `whole_leases`: deadlines count in leases used to
+    their end, as Chronus prints it. `rounds_up`: widths count as 1, 2, 4 or whole nodes (equation
+    6), so that all holders of a slot find room.
+
+    `be_floor`: the share of nodes that new promises leave to best effort, rounded up to whole
+    nodes. Existing promises may use it before one is given up. `floor`: nodes for trials, not used
+    by new promises. `queue_floor`: likewise GPUs, or a share, for the jobs of a queue
+    (partition.quotas). `quotas`: the GPUs of guaranteed jobs that a team may have at any time; "*":
+    all other teams.
+
+    `offers`: a refused job gets an offer, which takes longer than the verdict. `anew`: running
+    best-effort jobs are placed anew at each boundary, if the placement arranges jobs as a whole.
     """
 
     slot_terms: int = SLOT_TERMS
@@ -126,14 +129,12 @@ class Promises:
 
 
 def gpus_of(amount: float, total: int) -> int:
-    """So many of all GPUs; below 1 it is their share, rounded up."""
+    """A number of GPUs; an amount below 1 is a share of `total`, rounded up."""
     return ceil(amount * total - 1e-9) if amount < 1.0 else int(amount)
 
 
 def reserved_s(estimate_s: float, margin: float) -> float:
-    """`work_s` of a guaranteed job. Resumes are not part of it: a plan charges one for each
-    segment.
-    """
+    """`work_s` of a guaranteed job, without resumes: a plan charges one for each segment."""
     return estimate_s * (1 + margin)
 
 

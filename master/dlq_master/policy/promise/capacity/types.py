@@ -1,9 +1,9 @@
-"""On GPUs of which type a deadline may be promised, to whom several would do.
+"""The GPU types on which a job may be promised its deadline.
 
-A promise stands on GPUs of one type: its slots are counted there, and from then on its job gets no
-others. Where no speeds of types are declared, an estimate has to hold on all types that a job may
-get. A user's estimate is taken so; a measured one holds on its own type. Declared speeds say what
-both are on another type (`TypeSpeeds`).
+A promise is for GPUs of one type. Its slots are counted there, and its job gets no other type from
+then on. Without declared speeds of types, an estimate must hold on every type that the job may get.
+A user's estimate is taken so; a measured one holds on its own type only. Declared speeds convert
+both (`TypeSpeeds`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _TOLD = (None, Source.DECLARED)
 
 
 def types_for(cluster: Cluster, job: Job) -> list[str]:
-    """The types on which its deadlines may be promised, the first to be tried first. None: nothing
-    can be promised, since its run time on its types is unknown.
+    """The types on which its deadlines may be promised, in the order of trial.
+
+    Empty: nothing can be promised, since its run time on these types is unknown.
     """
     if job.gpu_type_promised or len(job.request.gpu_types or ()) == 1 or cluster.own.types < 2:
         return [type_of(cluster, job)]
@@ -41,24 +42,25 @@ def types_for(cluster: Cluster, job: Job) -> list[str]:
 
 
 def on_type(job: Job, gpu_type: str) -> Job:
-    """The job, if it were promised GPUs of this type."""
+    """The job as if it were promised GPUs of this type."""
     return job._replace(gpu_type_promised=gpu_type)
 
 
 def free_gpus(cluster: Cluster, gpu_type: str) -> int:
-    """How many of the cluster's own GPUs of this type are free now."""
+    """The number of free own GPUs of this type."""
     cluster.capacity.ready()
     free = cluster.capacity.free.get(gpu_type)
     return 0 if free is None else free.without(cluster.own.foreign).total
 
 
 def _home_first(cluster: Cluster) -> Iterable[str]:
+    """All types in order, the cluster's most frequent own type first."""
     home = home_type(cluster)
     return sorted(cluster.capacity.gpu_types, key=lambda kind: (kind != home, kind))
 
 
 def _held(cluster: Cluster, job: Job) -> set[str] | None:
-    """The types of the GPUs that it has, and goes on with; None: it has none."""
+    """The types of the GPUs that a job has and goes on with; None: it has none."""
     attempt = cluster.live_attempt(job)
     allocation: Allocation | None
     if attempt is None:

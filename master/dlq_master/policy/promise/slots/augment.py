@@ -1,9 +1,9 @@
-"""A job put into a plan slot by slot: each slot that it lacks is found along an augmenting path.
+"""One more job put into a plan slot by slot, each slot found along an augmenting path.
 
 A path begins in a slot that the job could use. It goes from slot to slot by moving one job of the
-same width from the first to the second. It ends in a slot where so many GPUs are free. Among jobs
-of one width, and if resumes cost nothing, such paths find slots whenever there are any. Its price
-is stops, so it comes when everything else has failed.
+same width from the first to the second. It ends in a slot where as many GPUs are free. Among jobs
+of one width, and if resumes were free, such paths find slots whenever there are any. They cost
+stops, so this is the last resort.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_VISITS = 600  # of slots, over all paths of a job
 
 
 class _Move(NamedTuple):
-    """One job, a row of the table, from one slot to another."""
+    """One job, as a row of the table, moves from one slot to another."""
 
     row: int
     out_of: int
@@ -36,11 +36,11 @@ class _Move(NamedTuple):
 def augment(
     plan: SlotPlan, jobs: Sequence[SloJob], at: int, ledger: PromiseLedger, grid: Grid
 ) -> Ejected | None:
-    """The plan with job `at` in it too, by its promised step; None if no paths are found."""
-    return _Table(plan, jobs, at, ledger, grid).filled()
+    """The plan with job `at` at its promised step; None: no paths are found."""
+    return _SlotTable(plan, jobs, at, ledger, grid).filled()
 
 
-class _Table:
+class _SlotTable:
     """The jobs as wide as the new one, which is the last row, and the slots that each holds."""
 
     def __init__(
@@ -56,12 +56,13 @@ class _Table:
                 self.held[row, begin:end] = True
         self.within = np.arange(slots) < ledger.last[numbers][:, None]
         self.free = ledger.free.copy()
-        self.fixed = np.zeros(len(numbers), dtype=bool)  # whom another segment makes late
+        self.fixed = np.zeros(len(numbers), dtype=bool)  # jobs that one more segment makes late
         self.fixed[-1] = True
         self.changed: set[int] = {len(numbers) - 1}
         self.visits = 0
 
     def filled(self) -> Ejected | None:
+        """The plan with the new job; None: it gets too few slots."""
         own = len(self.jobs) - 1
         open_ = np.flatnonzero(self.within[own] & (self.free >= self.wide))
         self.held[own, open_] = True
@@ -74,7 +75,7 @@ class _Table:
         return Ejected(SlotPlan({**self.plan.segments, **made}), self.free)
 
     def _another(self) -> bool:
-        """One slot more for the new job, along a path on which nobody becomes late."""
+        """Find one more slot for the new job, along a path that makes no job late."""
         while (path := self._path()) is not None:
             for row, out_of, into in path:
                 self.held[row, out_of], self.held[row, into] = False, True
@@ -90,9 +91,11 @@ class _Table:
         return False
 
     def _path(self) -> list[_Move] | None:
-        """The shortest, by breadth."""
+        """The shortest path, found by breadth-first search; None: there is none, or too many slots
+        were visited.
+        """
         starts = np.flatnonzero(self.within[-1] & ~self.held[-1])
-        by: dict[int, _Move | None] = dict.fromkeys(starts.tolist())
+        reached_by: dict[int, _Move | None] = dict.fromkeys(starts.tolist())
         seen = np.zeros(len(self.free), dtype=bool)
         seen[starts] = True
         waiting = deque(starts.tolist())
@@ -102,20 +105,22 @@ class _Table:
             rows = np.flatnonzero(self.held[:, slot] & ~self.fixed)
             could = self.within[rows] & ~self.held[rows] & ~seen
             for into in np.flatnonzero(could.any(axis=0)).tolist():
-                by[into] = _Move(int(rows[could[:, into].argmax()]), slot, into)
+                reached_by[into] = _Move(int(rows[could[:, into].argmax()]), slot, into)
                 if self.free[into] >= self.wide:
-                    return _traced(by, into)
+                    return _traced(reached_by, into)
                 seen[into] = True
                 waiting.append(into)
         return None
 
     def _in_time(self, row: int) -> bool:
+        """Whether a job meets its promised step with the slots that it holds."""
         job = self.jobs[row]
         by_s = due_s(job, job.promised or 0, self.grid)
         done_s = completion_s(job, _segments(self.held[row]), self.grid)
         return done_s <= by_s + NOISE * self.grid.term_s
 
     def _trim(self, row: int) -> None:
+        """Give back the last slots that a job does not need."""
         for slot in np.flatnonzero(self.held[row])[::-1].tolist():
             self.held[row, slot] = False
             if not self._in_time(row):
@@ -124,15 +129,17 @@ class _Table:
             self.free[slot] += self.wide
 
 
-def _traced(by: dict[int, _Move | None], end: int) -> list[_Move]:
+def _traced(reached_by: dict[int, _Move | None], end: int) -> list[_Move]:
+    """The moves of the path that ends in slot `end`."""
     path = []
-    while (move := by[end]) is not None:
+    while (move := reached_by[end]) is not None:
         path.append(move)
         end = move.out_of
     return path[::-1]
 
 
 def _segments(held: NDArray[np.bool_]) -> Segments:
+    """Held slots as segments."""
     padded = np.zeros(len(held) + 2, dtype=np.int8)
     padded[1:-1] = held
     edges = np.flatnonzero(np.diff(padded)).tolist()

@@ -1,9 +1,8 @@
-"""A job put into a plan that has no holes for it: others make room and find other slots (ejection
-chains).
+"""One more job put into a plan without holes for it, by ejection chains.
 
-The job takes slots that others can do without. A displaced job goes into the holes, or displaces
-others in turn. A job that has made room for itself stays in place, so that a chain ends. All else
-of the plan stays as it is.
+The job takes slots of jobs that can use other slots. A displaced job goes into holes, or displaces
+others in turn. A job that has displaced others is fixed, so that a chain ends. The rest of the plan
+stays as it is.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ if TYPE_CHECKING:
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 
-# Jobs that may make room in one chain: where whole stretches are cleared, and where only what is
-# lacking.
+# The most jobs that may make room in one chain, by the two ways of `eject`.
 MOST_WHOLE, MOST_LACKING = 3, 40
 _WIDEST = 1 << 32  # above any width
 
 
 class Ejected(NamedTuple):
-    """The plan with everybody in it, and what it leaves free."""
+    """The plan with the new jobs in it, and the GPUs that it leaves free."""
 
     plan: SlotPlan
     free: Slots
@@ -44,10 +42,11 @@ def eject(
     ledger: PromiseLedger,
     grid: Grid,
 ) -> Ejected | None:
-    """The plan with the jobs numbered `missing` in it too, all by their promised steps; None if no
-    chain is found. `ledger` has a row for each job, and what the plan leaves free. First for one
-    stretch of slots in which others end soon or have other slots, which stops few. Else for as few
-    slots as are lacking.
+    """The plan with the jobs numbered `missing` at their promised steps; None: no chain is found.
+
+    `ledger` has a row for each job, and the GPUs that the plan leaves free. The first way clears
+    one stretch of slots whose jobs end soon or have other slots, which stops few jobs. The second
+    way clears only as many slots as are lacking.
     """
     for whole, most in ((True, MOST_WHOLE), (False, MOST_LACKING)):
         found = _Chain(plan, jobs, ledger, grid, whole).placed(missing, most)
@@ -57,9 +56,7 @@ def eject(
 
 
 class _Room(NamedTuple):
-    """Slots that a job may have if some of the segments in `givers`, the easiest first, are lifted
-    out.
-    """
+    """Slots that a job may have if some segments of `givers` are lifted out, the easiest first."""
 
     segments: Segments
     givers: Mask
@@ -67,9 +64,11 @@ class _Room(NamedTuple):
 
 
 class _Chain:
-    """`owner`, `begin`, `end` are the segments of the plan, `there` whether they still are; `fixed`
-    are the jobs that have made room for themselves. `widths` are those of the jobs, `alike` the
-    place of each job's among them."""
+    """A chain of ejections. `owner`, `begin` and `end` are the segments of the plan as columns.
+
+    `there`: whether a segment is still in the plan. `fixed`: jobs that have displaced others.
+    `widths`: the different widths of jobs, and `alike` the place of each job's width among them.
+    """
 
     def __init__(
         self, plan: SlotPlan, jobs: Sequence[SloJob], ledger: PromiseLedger, grid: Grid, whole: bool
@@ -87,7 +86,7 @@ class _Chain:
         self.widths, self.alike = np.unique(ledger.wide, return_inverse=True)
 
     def placed(self, missing: Iterable[int], most: int) -> Ejected | None:
-        """All jobs in slots, the ones that can wait least first, after at most so many have made
+        """Place all jobs, the least patient first; None: more than `most` displacements, or no
         room.
         """
         out, moves, changed = list(missing), 0, {}
@@ -108,6 +107,7 @@ class _Chain:
         return Ejected(SlotPlan({**self.plan.segments, **changed}), self.free)
 
     def _urgency(self, at: int) -> tuple[int, int, int]:
+        """The sort key of a job: little laxity first, then wide."""
         ledger = self.ledger
         return int(ledger.last[at] - ledger.needed[at]), -int(ledger.wide[at]), at
 
@@ -115,8 +115,11 @@ class _Chain:
         return due_s(self.jobs[at], self.jobs[at].promised or 0, self.grid)
 
     def _room(self, at: int) -> _Room | None:
-        """Slots to be cleared for a job. A segment is the easier to move the more slots its job
-        could have instead: those before its deadline with so many GPUs free."""
+        """Slots to clear for a job.
+
+        A segment is the easier to move the more other slots its job has: slots before its deadline
+        with enough free GPUs.
+        """
         ease = self._others()[self.owner]
         able = self.there & ~self.fixed[self.owner]
         if self.whole:
@@ -131,9 +134,7 @@ class _Chain:
         return self._lacking(at, able, ease)
 
     def _lacking(self, at: int, able: Mask, ease: Slots) -> _Room | None:
-        """The slots that are free, and as few more as it lacks: where others have most to choose
-        from.
-        """
+        """Free slots and as many more as the job lacks, from the jobs with most other slots."""
         wide, last = int(self.ledger.wide[at]), int(self.ledger.last[at])
         fits = self.free >= wide
         lack = max(1, int(self.ledger.needed[at]) - int(fits[:last].sum()))
@@ -155,7 +156,7 @@ class _Chain:
         return None
 
     def given(self, givers: Mask) -> Slots:
-        """GPUs that come free in each slot if these segments go."""
+        """The GPUs that become free in each slot without these segments."""
         wide = self.ledger.wide[self.owner[givers]]
         size = len(self.free) + 1
         change = np.bincount(self.begin[givers], wide, size)
@@ -164,7 +165,7 @@ class _Chain:
         return given
 
     def _others(self) -> Slots:
-        """Slots before each job's deadline with as many GPUs free as it wants, and not its own."""
+        """For each job: slots before its deadline with enough free GPUs that it does not hold."""
         upto: Slots = np.zeros((len(self.widths), len(self.free) + 1), dtype=np.int64)
         (self.free >= self.widths[:, None]).cumsum(axis=1, out=upto[:, 1:])
         own = self.there.nonzero()[0]
@@ -176,8 +177,10 @@ class _Chain:
         return found
 
     def _clear(self, at: int, room: _Room) -> list[int]:
-        """Lift out a job from the slots that the new job needs: the one that covers the lack, the
-        longest, the easiest.
+        """Lift jobs out of the slots that a job needs; return their numbers.
+
+        Of the segments in a slot the first choice covers the lack with the fewest GPUs. Ties go to
+        the longest one, then to the easiest.
         """
         wide, out = int(self.ledger.wide[at]), []
         for begin, end in room.segments:
@@ -209,7 +212,7 @@ class _Chain:
 
 
 class _Giving:
-    """The slots that a job lacks and others could give it, by how easily they can be moved."""
+    """The slots that a job lacks and others could give, by how easily these can be moved."""
 
     def __init__(self, chain: _Chain, wide: int, able: Mask, ease: Slots, lacks: Mask) -> None:
         self._chain, self._wide, self._able, self._ease = chain, wide, able, ease
@@ -217,8 +220,10 @@ class _Giving:
         self._known: dict[bytes, tuple[Mask, Mask]] = {}
 
     def at_least(self, least: int) -> tuple[Mask, Mask]:
-        """Segments with so many other slots (0: with any laxity), and the slots that come free with
-        them; the same object for the same segments.
+        """The segments with `least` other slots (0: with any laxity), and the slots that they would
+        free.
+
+        Equal segments give the same object.
         """
         if least:
             givers = self._able & (self._ease >= least)
@@ -233,8 +238,9 @@ class _Giving:
 
 
 def _runs(gives: Mask, count: int) -> Mask:
-    """`count` of the slots (or all, if there are fewer) in few runs: the first that is long enough,
-    else the longest first."""
+    """`count` of the slots in few runs: the first run that is long enough, else the
+    longest runs.
+    """
     padded = np.zeros(len(gives) + 2, dtype=np.int8)
     padded[1:-1] = gives
     begin, end = (padded[1:] != padded[:-1]).nonzero()[0].reshape(-1, 2).T

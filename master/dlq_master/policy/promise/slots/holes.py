@@ -1,4 +1,4 @@
-"""A job put into what a plan leaves free: nobody else's slots change."""
+"""One more job put into the free slots of a plan; no other job's slots change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dlq_master.policy.promise.slots.plan import completion_s
 
 
 def insert(job: SloJob, by_s: float, free: Slots, grid: Grid) -> Segments | None:
-    """Slots in which it completes by `by_s`, in few segments; None if the holes do not suffice.
+    """Slots with enough free GPUs in which the job ends by `by_s`, in few segments; None: too few.
 
-    `free` are the free GPUs, slot by slot; later slots are not looked at. The first hole that is
-    long enough, else the longest holes first: of all sets of as many holes these have room for
-    most. A job that runs goes on if its GPUs are free. O(slots).
+    `free`: the free GPUs slot by slot; later slots are not used. It takes the first hole that is
+    long enough. Else it takes the longest holes first, which have most room for their number. A
+    running job goes on if its GPUs are free. O(slots).
     """
     term_s = grid.term_s
     horizon = min(len(free), max(0, ceil(by_s / term_s - NOISE)))
@@ -41,18 +41,17 @@ def insert(job: SloJob, by_s: float, free: Slots, grid: Grid) -> Segments | None
 
 
 def earliest(job: SloJob, free: Slots, grid: Grid) -> Segments | None:
-    """All the slots it can get, from the first on, until it has completed: the holes' earliest
-    end.
-    """
+    """All free slots from the first one on until the job has ended; None: too few."""
     return _cut(job, _holes(width(job, grid), free, len(free)), grid)
 
 
 def _stops(job: SloJob, hole: Segment) -> bool:
-    """Whether a job that runs would stop for this hole if it had no other."""
+    """Whether a running job would stop if it had only this hole."""
     return not (job.running and hole.begin == 0)
 
 
 def _holes(wide: int, free: Slots, horizon: int) -> list[Segment]:
+    """The runs of slots with at least `wide` free GPUs."""
     fits = np.zeros(horizon + 2, dtype=np.int8)
     fits[1:-1] = free[:horizon] >= wide
     edges = (fits[1:] != fits[:-1]).nonzero()[0].tolist()
@@ -60,7 +59,7 @@ def _holes(wide: int, free: Slots, horizon: int) -> list[Segment]:
 
 
 def _cut(job: SloJob, holes: Sequence[Segment], grid: Grid) -> Segments | None:
-    """The holes up to its completion; None if it does not complete. Useless holes are left out."""
+    """The holes up to the job's end, without useless ones; None: it does not end."""
     rest_s, made = job.work_s, []
     for begin, end in holes:
         charge_s = 0.0 if job.running and begin == 0 else job.resume_s

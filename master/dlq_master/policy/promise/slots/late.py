@@ -1,8 +1,8 @@
-"""A plan with every job as late as its promise allows: until then the order of best effort decides.
+"""A plan with every job as late as its promise allows; until then it is in the line of best effort.
 
-A promise needs its slots to be there, not to be used. A job that runs in best effort before does so
-where it disturbs no job that would end sooner, and its slots become fewer. Nobody's slots move but
-to later ones that are free, so a plan without faults stays one.
+A promise needs its slots to exist, not to be used. A job that runs earlier in best effort displaces
+no job that would end sooner, and needs fewer slots later. Slots only move to later free ones, so a
+plan without faults stays one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from dlq_master.policy.promise.slots.plan import (
     steps_made,
 )
 
-# Slots that are left before the deadline: GPUs may be short of a whole node, or a save take longer,
-# once.
+# Slots kept free before the deadline, in case a node is lost or a save takes longer, once.
 CUSHION = 1
 
 
 def as_late_as_can_be(
     plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid, steps: Mapping[str, int] | None = None
 ) -> SlotPlan:
-    """The same steps made, every job in one piece where that is possible, the latest deadline
-    first. `steps`: these by key, if they are known already. O(jobs x slots)."""
+    """The plan with the same steps met as late as possible, each job in one segment if possible.
+
+    The job with the latest deadline moves first. `steps`: the steps met, by key, if known. O(jobs x
+    slots).
+    """
     held = plan.segments
     steps = steps_made(plan, jobs, grid) if steps is None else steps
     due = {job.key: due_s(job, steps[job.key], grid) for job in jobs if job.key in steps}
@@ -53,19 +55,15 @@ def as_late_as_can_be(
 
 
 def _begins(job: SloJob, by_s: float, grid: Grid) -> int:
-    """The last slot in which it may begin and complete in time in one piece, if all GPUs were
-    free.
-    """
+    """The last slot in which it may begin and be in time in one segment, if all GPUs were free."""
     count = needed(job.work_s + job.resume_s, grid.term_s)
     rest_s = job.work_s + job.resume_s - (count - 1) * grid.term_s
-    last = int((by_s - rest_s) / grid.term_s + NOISE) + 1 - CUSHION  # its last slot ends
+    last = int((by_s - rest_s) / grid.term_s + NOISE) + 1 - CUSHION  # the end of its last slot
     return last - count
 
 
 def _latest(job: SloJob, by_s: float, free: Slots, grid: Grid, first: int) -> Segments | None:
-    """The last slots in one piece in which it completes in time, if they begin later than
-    `first`.
-    """
+    """The latest segment in which it is in time, if that begins after `first`."""
     count = needed(job.work_s + job.resume_s, grid.term_s)
     last = min(_begins(job, by_s, grid) + count, len(free))
     if last - count <= first:

@@ -1,10 +1,12 @@
-"""Jobs laid out over slots by sticky least laxity: the integral plan behind a choice of deadlines.
+"""Jobs laid out over slots by sticky least laxity: the plan for a choice of deadlines.
 
-Every slot has this order. First come jobs that cannot wait any longer; then laxity - a log2(width)
-- B if the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity
-is counted in slots. Only slots with a change are looked at: a completion, a waiting job's last
-chance, a change of capacity, or a new winner. B = 0 is plain least laxity; with B = inf running
-jobs give way only to last chances.
+In each slot, tasks that cannot wait any longer come first. Then the order is by laxity - a
+log2(width) - B if the task ran in the slot before, and wide tasks first. A task that does not fit
+is skipped. Laxity is counted in slots. B = 0 is plain least laxity; with B = inf running tasks give
+way only to last chances.
+
+Only slots with an event are visited. Events are a completion, a waiting task's last chance, and a
+change of capacity. So is a waiting task that outranks a running one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dlq_master.policy.promise.capacity.leases import NOISE, Grid, needed
 
 
 class SlotTask(NamedTuple):
-    """One job with one deadline, `due_s` after the plan's start."""
+    """A job with one deadline, `due_s` seconds after the plan's start."""
 
     width: int
     work_s: float
@@ -29,7 +31,7 @@ class SlotTask(NamedTuple):
 
 
 class Miss(NamedTuple):
-    """A task that could not wait beyond `slot`, where it found `lack` GPUs too few."""
+    """A task whose last chance was `slot`, where `lack` GPUs were missing."""
 
     task: int
     slot: int
@@ -37,7 +39,7 @@ class Miss(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The segments of each task; those of tasks that miss their deadline are empty."""
+    """The segments of each task; a task that misses its deadline has none."""
 
     segments: list[Segments]
     missed: list[Miss]
@@ -46,18 +48,20 @@ class Layout(NamedTuple):
 def lay_out(
     tasks: Sequence[SlotTask], grid: Grid, wide: float, stay: float, *, all_or_nothing: bool = False
 ) -> Layout:
-    """Every task that meets its deadline in this order, with a = `wide` and B = `stay`.
+    """Lay the tasks out in this order, with a = `wide` and B = `stay`.
 
-    `all_or_nothing`: end with the first miss; the segments are then of no use.
+    `all_or_nothing`: stop at the first miss; the segments are then useless.
     """
-    return _Table(tasks, grid, wide, stay).filled(all_or_nothing)
+    return _Schedule(tasks, grid, wide, stay).filled(all_or_nothing)
 
 
-class _Table:
-    """`since` is the slot in which a running task's segment began, -1 while it waits; `charge_s`
-    what that segment spends on resuming; `base` a waiting task's key in slot 0 (it falls by 1 a
-    slot), and `chance` the last slot in which it can go on. A running task's rank, (can it wait,
-    key, -width, task), does not change while it runs: it is in `running`, and its key in `worst`.
+class _Schedule:
+    """The state of the layout while it goes from slot to slot.
+
+    `since`: the slot in which a running task's segment began; -1: it waits. `charge_s`: the seconds
+    of that segment for a resume. `base`: a waiting task's key in slot 0, which falls by 1 per slot.
+    `chance`: the last slot in which it can start. A running task's rank, (can it wait, key, -width,
+    task), is constant while it runs. It is in `running`, and its key in `worst`.
     """
 
     def __init__(self, tasks: Sequence[SlotTask], grid: Grid, wide: float, stay: float) -> None:
@@ -74,29 +78,31 @@ class _Table:
         self.queues: dict[int, list[tuple[float, int]]] = {}  # by width
         self.chances: list[tuple[int, int]] = []
         self.ends: list[tuple[int, int, int]] = []
-        self.due: list[int] = []  # whose last chance is this slot
+        self.due: list[int] = []  # waiting tasks whose last chance is this slot
         self.missed: list[Miss] = []
         self.free = grid.at(0)
 
     def filled(self, all_or_nothing: bool) -> Layout:
+        """The layout of all tasks."""
         for task in range(len(self.tasks)):
             self._wait(task, 0)
-        self._gather(0)
+        self._gather_last_chances(0)
         if not self._take_chances(0):
-            self._rank(0)
+            self._reorder(0)
         self._fill(0)
-        slot = self._next(0)
+        slot = self._next_event(0)
         while slot is not None and not (all_or_nothing and self.missed):
             self.free += self.grid.at(slot) - self.grid.at(slot - 1)
             self._complete(slot)
-            self._gather(slot)
+            self._gather_last_chances(slot)
             if self.free < 0 or not self._take_chances(slot) or self._outranked() < slot:
-                self._rank(slot)
+                self._reorder(slot)
             self._fill(slot)
-            slot = self._next(slot)
+            slot = self._next_event(slot)
         return Layout([tuple(made) for made in self.segments], sorted(self.missed))
 
-    def _next(self, slot: int) -> int | None:
+    def _next_event(self, slot: int) -> int | None:
+        """The next slot after `slot` with an event; None: there is none."""
         while self.ends and self.since[self.ends[0][1]] != self.ends[0][2]:
             heappop(self.ends)
         while self.chances and not self._waits(*self.chances[0]):
@@ -109,10 +115,11 @@ class _Table:
         return max(slot + 1, int(min(*times, self._outranked() + 1)))
 
     def _waits(self, chance: int, task: int) -> bool:
+        """Whether this entry of `chances` is still true: the task waits with this last chance."""
         return not self.over[task] and self.since[task] < 0 and self.chance[task] == chance
 
     def _outranked(self) -> float:
-        """The last slot in which no waiting task outranks one that runs."""
+        """The last slot in which no waiting task outranks a running one."""
         if self.stay == inf or not self.running:
             return inf
         worst = self.worst
@@ -122,9 +129,7 @@ class _Table:
         return inf if best == inf else floor(best + worst[0][0])
 
     def _rank_of(self, task: int, since: int) -> tuple[bool, float, int, int]:
-        """Of a task that runs from `since` on; of those that cannot wait when they have run a
-        slot.
-        """
+        """The rank of a task that runs from `since` on."""
         made, term_s = self.tasks[task], self.grid.term_s
         rest_s = self.rest_s[task] + self.charge_s[task]
         lax = made.due_s / term_s - since - rest_s / term_s
@@ -132,7 +137,7 @@ class _Table:
         return waits, lax - self.bonus[task] - self.stay, -made.width, task
 
     def _queues(self) -> dict[int, list[tuple[float, int]]]:
-        """The waiting tasks by width, each with a true first."""
+        """The waiting tasks by width, as heaps with a valid first entry."""
         for width, queue in list(self.queues.items()):
             while queue and (self.over[queue[0][1]] or self.since[queue[0][1]] >= 0
                              or self.base[queue[0][1]] != queue[0][0]):  # fmt: skip
@@ -142,7 +147,7 @@ class _Table:
         return self.queues
 
     def _wait(self, task: int, slot: int, lack: int = 0) -> None:
-        """Into the queues; missed if it is too late already."""
+        """Queue a task, or miss it if it is too late."""
         made, term_s = self.tasks[task], self.grid.term_s
         self.since[task] = -1
         first_s = 0.0 if made.running and slot == 0 else made.resume_s
@@ -157,12 +162,14 @@ class _Table:
         heappush(self.chances, (self.chance[task], task))
 
     def _miss(self, task: int, slot: int, lack: int) -> None:
+        """Drop a task that cannot meet its deadline."""
         self.over[task] = True
         self.since[task] = -1
         self.segments[task].clear()
         self.missed.append(Miss(task, slot, lack))
 
     def _start(self, task: int, slot: int) -> None:
+        """Start a task's segment in this slot."""
         made = self.tasks[task]
         self.charge_s[task] = 0.0 if made.running and slot == 0 else made.resume_s
         self.since[task] = slot
@@ -174,6 +181,7 @@ class _Table:
         heappush(self.ends, (end, task, slot))
 
     def _stop(self, task: int, slot: int) -> None:
+        """End a task's segment before this slot."""
         since = self.since[task]
         spent_s = (slot - since) * self.grid.term_s - self.charge_s[task]
         self.rest_s[task] -= max(0.0, spent_s)
@@ -183,13 +191,15 @@ class _Table:
         del self.running[task]
 
     def _complete(self, slot: int) -> None:
+        """Stop the tasks that have ended by this slot."""
         while self.ends and self.ends[0][0] <= slot:
             _, task, since = heappop(self.ends)
             if self.since[task] == since and task in self.running:
                 self._stop(task, slot)
                 self.over[task] = True
 
-    def _gather(self, slot: int) -> None:
+    def _gather_last_chances(self, slot: int) -> None:
+        """Set `due` to the waiting tasks whose last chance is this slot."""
         self.due = []
         while self.chances and self.chances[0][0] <= slot:
             chance, task = heappop(self.chances)
@@ -198,7 +208,7 @@ class _Table:
                 self.due.append(task)
 
     def _take_chances(self, slot: int) -> bool:
-        """Start those who cannot wait; False, and nothing is done, if they do not all fit."""
+        """Start all tasks of `due` if they fit together; False: nothing is done."""
         if sum(self.tasks[task].width for task in self.due) > self.free:
             return False
         for task in self.due:
@@ -206,6 +216,7 @@ class _Table:
         return True
 
     def _fill(self, slot: int) -> None:
+        """Start waiting tasks on free GPUs, in their order."""
         while self.free > 0:
             fits = [
                 (queue[0][0], -width, queue[0][1])
@@ -216,9 +227,9 @@ class _Table:
                 return
             self._start(min(fits)[2], slot)
 
-    def _ranked(self, slot: int) -> list[tuple[bool, float, int, int]]:
-        """Jobs that may be given a slot by rank. Where nobody outranks a running task the others
-        only fill.
+    def _in_order(self, slot: int) -> list[tuple[bool, float, int, int]]:
+        """The tasks that may get this slot, by rank. With B = inf only running tasks and last
+        chances.
         """
         waiting: Iterable[int] = self.due
         if self.stay < inf:
@@ -231,9 +242,9 @@ class _Table:
         ]
         return sorted(ranked)
 
-    def _rank(self, slot: int) -> None:
-        """The whole order anew: the jobs that run in this slot, that stop, and that have missed."""
-        order = self._ranked(slot)
+    def _reorder(self, slot: int) -> None:
+        """Decide this slot anew: start, stop and miss tasks."""
+        order = self._in_order(slot)
         free = self.grid.at(slot)
         chosen = []
         for _, _, narrow, task in order:

@@ -1,6 +1,4 @@
-"""The sums of promises and their plan, as arrays: worked out once, and kept from one admission to
-the next.
-"""
+"""The sums of promises and of their plan as arrays, kept from one admission to the next."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from dlq_master.policy.promise.capacity.leases import (
 from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus, hold
 
 Row = tuple[int, int, int]  # width, RL, DL
-_MORE = 1.25  # of the slots that are asked for: the next job may have a later deadline
+_MORE = 1.25  # times the slots asked for: the next job may have a later deadline
 
 
 def row(job: SloJob, step: int, grid: Grid) -> Row:
@@ -30,24 +28,28 @@ def row(job: SloJob, step: int, grid: Grid) -> Row:
 
 
 def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
-    """Without the jobs that are too late even alone. Their promises are lost, which is told when
-    the next slot is decided. Or they seem so until the job runs in the slot that has begun. It
-    keeps its slots until then, but nobody else is refused for what no plan can give it.
+    """The rows of jobs that could still be in time alone.
+
+    The promises of the other jobs are lost, which is told when the next slot is decided. Or a job
+    only seems too late until it runs in the slot that has begun. It keeps its slots, but no other
+    job is refused on its account.
     """
     return (row for row in rows if row[1] <= row[2])
 
 
 class Promised(NamedTuple):
-    """A guaranteed job and the slots that it has in the kept plan."""
+    """A guaranteed job and its slots in the kept plan."""
 
     job: SloJob
     slots: Segments
 
 
 class PromiseLedger:
-    """By key of a job, in the order of the book: `rows`, what it asks of the fluid test. `demand`
-    is W(t) and `free` the free GPUs, for the slots up to `horizon`: beyond the `slots` asked for,
-    and beyond every promised deadline.
+    """The arrays of promises.
+
+    `rows`: the demand of each job, by key, in the order of the book. `demand` is W(t), and `free`
+    the free GPUs, for the slots up to `horizon`. That is beyond the `slots` asked for, and beyond
+    every promised deadline.
     """
 
     __slots__ = ("_columns", "demand", "free", "rows")
@@ -66,21 +68,21 @@ class PromiseLedger:
 
     @property
     def wide(self) -> Slots:
-        """Widths of the jobs, in their order."""
+        """The widths of the jobs in their order."""
         return self._column(0)
 
     @property
     def needed(self) -> Slots:
-        """Their RL."""
+        """The RL of the jobs."""
         return self._column(1)
 
     @property
     def last(self) -> Slots:
-        """Their DL, of the promised step."""
+        """The DL of the jobs for their promised steps."""
         return self._column(2)
 
     def with_job(self, key: str, asked: Row, free: Slots) -> PromiseLedger:
-        """The same with a job more, as `row` has it, and what is free with it."""
+        """The ledger with one more job and its demand; `free` is the room left with it."""
         other = self._with({**self.rows, key: asked}, free)
         other.demand.add(*asked)
         return other
@@ -88,8 +90,7 @@ class PromiseLedger:
     def exchanged(
         self, gone: Iterable[Promised], come: Iterable[Promised], jobs: Iterable[SloJob], grid: Grid
     ) -> PromiseLedger | None:
-        """The same with some jobs out and others in, which makes those that are now `jobs`; None:
-        it does not reach so far."""
+        """The ledger with some jobs replaced, which makes `jobs`; None: its horizon is too near."""
         rows, free = dict(self.rows), self.free.copy()
         other = self._with(rows, free)
         for job, slots in gone:
@@ -122,5 +123,7 @@ class PromiseLedger:
 
 
 def latest_slot(job: SloJob, step: int, grid: Grid) -> int:
-    """Slots up to a step's deadline: in several segments it may end in a later one than in one."""
+    """The slots up to a step's deadline. In several segments a job may end in a later slot than in
+    one.
+    """
     return ceil(due_s(job, step, grid) / grid.term_s)

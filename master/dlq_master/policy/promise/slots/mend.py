@@ -1,10 +1,9 @@
-"""Promises after a loss: a node has gone, a job takes longer than was reserved. Which of them still
-hold?
+"""Promises after a loss: a node is gone, or a job takes longer than was reserved.
 
-It keeps as many promises as possible, with as few changes of the plan as possible. Each promise
-that is given up is reported. First come jobs that can no longer make it even alone. Then, until the
-rest fits in fractions, those that earn least for a GPU and slot. Last come jobs for which no slots
-were found.
+As many promises as possible are kept, with few changes of the plan. Each promise that is given up
+is reported. First those go that the job could not meet even alone. Then, until the others fit in
+fractions, those with the least reward for a GPU and slot. Last come those for which no slots are
+found.
 """
 
 from __future__ import annotations
@@ -30,31 +29,32 @@ from dlq_master.policy.promise.slots.realise import FIRM, serve_all
 
 
 class Mended(NamedTuple):
-    """A plan that serves every promise but those of the jobs that are `broken`, which hold no
-    slots.
-    """
+    """A plan that keeps every promise but those of the `broken` jobs, which hold no slots."""
 
     plan: SlotPlan
     broken: tuple[str, ...]
 
 
 def mended(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
-    """The plan for the promises among `jobs`, mended where it has faults. Slots of others are let
-    go of if it has any, and so are those of keys that are not among the jobs."""
+    """A plan that keeps the promises among `jobs`, repaired where `plan` has faults.
+
+    If it has faults, slots of jobs without a promise are dropped. Slots of unknown keys always are.
+    """
     held = [job for job in jobs if job.promised is not None]
     known = {job.key for job in jobs}
     plan = plan.without([key for key in plan.segments if key not in known])
     if not faults(plan, jobs, grid):
         return Mended(plan, ())
     kept = keepable(held, grid)
-    place = _placed(plan, kept, grid)
+    place = _mended_plan(plan, kept, grid)
     there = place.segments
     return Mended(place, tuple([job.key for job in held if job.key not in there]))
 
 
 def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """Without the guaranteed jobs that together are beyond the capacity. Jobs with the least reward
-    for a GPU and slot are left out, and no more than necessary.
+    """The guaranteed jobs without those for which there is no capacity.
+
+    Jobs with the least reward for a GPU and slot are left out, no more of them than necessary.
     """
     held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
     if fit([(job, job.promised or 0) for job in held], grid):
@@ -65,12 +65,12 @@ def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
         middle = (low + high) // 2
         rest = [(job, job.promised or 0) for job in order[middle:]]
         low, high = (low, middle) if fit(rest, grid) else (middle + 1, high)
-    gone = {job.key for job in order[:low]} - _still_fitting(order[:low], order[low:], grid)
+    gone = {job.key for job in order[:low]} - _that_fit_after_all(order[:low], order[low:], grid)
     return [job for job in held if job.key not in gone]
 
 
-def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
-    """Of the jobs left out, the dearest first, if it takes nothing that the others lack."""
+def _that_fit_after_all(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
+    """The keys of left-out jobs that fit beside the others, the most rewarding first."""
     rows = {job.key: row(job, job.promised or 0, grid) for job in (*out, *left)}
     demand = SlotDemand(grid, max(last for *_, last in rows.values()))
     demand.add_all(rows[job.key] for job in left)
@@ -83,21 +83,21 @@ def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) ->
 
 
 def fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
-    """Whether jobs fit with one step each, every prefix within its capacity."""
+    """Whether jobs fit with one step each: every prefix within its capacity."""
     rows = [row(job, step, grid) for job, step in wishes]
     demand = SlotDemand(grid, max((last for *_, last in rows), default=0))
     return demand.fit_all(rows)
 
 
 def density(job: SloJob, grid: Grid) -> float:
-    """The reward of a promised step for a GPU and slot."""
+    """The reward of the promised step for a GPU and slot."""
     wide, needed, _ = row(job, job.promised or 0, grid)
     return job.steps[job.promised or 0].reward / (wide * needed)
 
 
-def _placed(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
-    """A plan for these jobs, or for as many of them as are found slots for."""
-    part = _sound(plan, jobs, grid)
+def _mended_plan(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
+    """A plan for these jobs, or for as many of them as get slots."""
+    part = _intact_part(plan, jobs, grid)
     missing = [number for number, job in enumerate(jobs) if job.key not in part.segments]
     ledger = PromiseLedger(jobs, part, grid, slots_of(part))
     if (found := eject(part, jobs, missing, ledger, grid)) is not None:
@@ -113,9 +113,10 @@ def _placed(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
     return part
 
 
-def _sound(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
-    """The part of the plan that keeps these promises within the capacity. In a slot that is too
-    full those that earn least for a GPU and slot are lifted out.
+def _intact_part(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
+    """The part of the plan that keeps promises within the capacity.
+
+    In a slot that is too full, jobs with the least reward for a GPU and slot are taken out.
     """
     good = {}
     for job in jobs:

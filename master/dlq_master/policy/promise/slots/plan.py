@@ -1,4 +1,4 @@
-"""The integral plan: the jobs with SLO leases in each slot. A kept plan is the promise."""
+"""A plan of slots: the segments in which each job holds its GPUs. The kept plan is the promise."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class SlotPlan:
     segments: Mapping[str, Segments] = field(default_factory=dict)
 
     def with_job(self, key: str, segments: Segments) -> SlotPlan:
-        """The same with a job more, or with other slots for one."""
+        """The plan with these segments for one job."""
         return SlotPlan({**self.segments, key: segments})
 
     def without(self, keys: Iterable[str]) -> SlotPlan:
-        """The same without some jobs."""
+        """The plan without some jobs."""
         gone = frozenset(keys)
         if gone.isdisjoint(self.segments):
             return self
         return SlotPlan({key: made for key, made in self.segments.items() if key not in gone})
 
     def shifted(self, slots: int) -> SlotPlan:
-        """The rest of it `slots` slots later, counted from then."""
+        """The rest of the plan from slot `slots` on, counted from there."""
         left = {key: left_of(made, slots) for key, made in self.segments.items()}
         return SlotPlan({key: rest for key, rest in left.items() if rest})
 
@@ -44,14 +44,14 @@ class SlotPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The fault of a plan: a job (or, empty, a slot that is too full), and the fault in words."""
+    """A fault of a plan in words. `key`: its job; empty: a slot is too full."""
 
     key: str
     what: str
 
 
 def left_of(segments: Segments, slots: int) -> Segments:
-    """The rest of it `slots` slots later, counted from then."""
+    """The rest of segments from slot `slots` on, counted from there."""
     return tuple(
         [
             Segment(begin - slots if begin > slots else 0, end - slots)
@@ -62,7 +62,9 @@ def left_of(segments: Segments, slots: int) -> Segments:
 
 
 def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
-    """When its work is done, from the plan's start; inf if the segments do not suffice."""
+    """The seconds from the plan's start to the end of its work; inf: the segments do
+    not suffice.
+    """
     rest_s = job.work_s
     for number, (begin, end) in enumerate(segments):
         charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
@@ -74,7 +76,7 @@ def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
 
 
 def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | None:
-    """The step whose deadline it completes by; None: late, or not at all."""
+    """The step whose deadline it meets; None: it is late, or never ends."""
     done_s = completion_s(job, segments, grid) if segments else inf
     slack_s = NOISE * grid.term_s
     steps = range(len(job.steps))
@@ -82,19 +84,19 @@ def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | Non
 
 
 def steps_made(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, int]:
-    """By key the steps of those that make any."""
+    """The steps of the jobs that meet one, by key."""
     made = {job.key: step_made(job, plan.segments.get(job.key, ()), grid) for job in jobs}
     return {key: step for key, step in made.items() if step is not None}
 
 
 def reward(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
-    """The plan's reward for it; 1 when late, as for any job in the end."""
+    """The job's reward in this plan; 1 if it is late."""
     step = step_made(job, segments, grid)
     return 1.0 if step is None else job.steps[step].reward
 
 
 def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
-    """Whether a guaranteed job makes the step it was admitted with, or a better one."""
+    """Whether a job meets its promised step, or a better one. True without a promise."""
     if job.promised is None:
         return True
     step = step_made(job, segments, grid)
@@ -102,9 +104,7 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
 
 
 def free_gpus(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
-    """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too
-    few.
-    """
+    """The free GPUs of each of the first `slots` slots; negative where a slot is too full."""
     # Every pipeline knows of plans, few count in them.
     from dlq_master.policy.promise.capacity.fluid import gpus_of
 
@@ -120,7 +120,7 @@ def free_gpus(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid, slots: int) ->
 
 
 def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
-    """Take so many GPUs of these slots out of what is `free`, in place; a negative number gives
+    """Take `gpus` GPUs of these slots out of `free`, in place; a negative number gives
     them back.
     """
     for begin, end in segments:
@@ -128,12 +128,12 @@ def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
 
 
 def left_free(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
-    """The same for all slots that the plan or the grid speaks of: no slot after them has less."""
+    """`free_gpus` of all slots of the plan and the grid; no later slot has fewer."""
     return free_gpus(plan, jobs, grid, max(slots_of(plan), len(grid.capacity)))
 
 
 def slots_of(plan: SlotPlan) -> int:
-    """How many slots a plan speaks of."""
+    """The slots up to the end of the plan."""
     return max((made[-1].end for made in plan.segments.values() if made), default=0)
 
 
@@ -147,13 +147,13 @@ def stops(plan: SlotPlan, jobs: Iterable[SloJob]) -> int:
 
 
 def ordered(segments: Segments) -> bool:
-    """Whether none is empty, and between any two there is a slot."""
+    """Whether segments are in order, not empty, and apart."""
     apart = all(a.end < b.begin for a, b in pairwise(segments))
     return apart and all(0 <= begin < end for begin, end in segments)
 
 
 def faults(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
-    """All that is wrong: slots over capacity, segments out of order, promises that are not kept."""
+    """The faults of a plan: overfull slots, bad segments, and promises that it breaks."""
     found = []
     known = {job.key for job in jobs}
     found += [Fault(key, "no such job") for key in plan.segments if key not in known]

@@ -1,6 +1,4 @@
-"""From a choice of deadlines to slots: several orders are tried, what they miss goes into the
-holes.
-"""
+"""From a choice of deadlines to slots: several orders are tried, and missed jobs go into holes."""
 
 from __future__ import annotations
 
@@ -24,29 +22,29 @@ from dlq_master.policy.promise.slots.plan import (
 )  # fmt: skip
 
 Order = tuple[float, float]
-# (a, B) of the order. The first four stop few jobs; the others are for promises that these break.
+# (a, B) of `layout`. The first four stop few jobs; MORE is tried if they break promises.
 STICKY = ((0.0, inf), (1.0, inf), (0.5, inf), (2.0, inf))
-# For promises: running jobs give way to those with so many slots less laxity.
+# For guaranteed jobs alone: a running job gives way to one with B slots less laxity.
 FIRM = ((0.0, 32.0), (1.0, 16.0), (1.0, 4.0))
 MORE = ((0.0, 8.0), (1.0, 8.0), (0.0, 2.0), (0.0, 0.0))
 
 
 class Worth(NamedTuple):
-    """Plans are compared by promises kept, then reward, then jobs left alone."""
+    """The value of a plan. Plans are compared by kept promises, then reward, then few stops."""
 
     broken: int
     reward: float
     stops: int
 
     def beats(self, other: Worth | None) -> bool:
-        """Strictly better."""
+        """Whether it is strictly better."""
         if other is None:
             return True
         return (self.broken, -self.reward, self.stops) < (other.broken, -other.reward, other.stops)
 
 
 def worth(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Worth:
-    """The worth of a plan; a job that is late earns 1."""
+    """The value of a plan; a late job earns 1."""
     made = [(job, plan.segments.get(job.key, ())) for job in jobs]
     return Worth(
         sum(not keeps_promise(job, held, grid) for job, held in made),
@@ -61,9 +59,10 @@ def realise(
     grid: Grid,
     out_of_time: Callable[[], bool],
 ) -> tuple[SlotPlan, list[Miss]]:
-    """The best of the tries, and whom it misses; the first that misses nobody ends them.
+    """The best plan of several orders, and the jobs that it misses.
 
-    `picks`: key to step. Jobs that it misses may still fit into its holes (`refill`).
+    The first plan without a miss ends the search. `picks`: key to step. Missed jobs may still fit
+    into holes (`refill`).
     """
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]
@@ -89,7 +88,7 @@ def serve_all(
     grid: Grid,
     orders: Sequence[Order] = STICKY,
 ) -> SlotPlan | None:
-    """A plan that serves every job of `picks` at its step; None if none of the orders has one."""
+    """A plan that serves every job of `picks` at its step; None: none of the orders finds one."""
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]
     for wide, stay in orders:
@@ -101,13 +100,14 @@ def serve_all(
 
 
 def _task(job: SloJob, step: int, grid: Grid) -> SlotTask:
+    """The job as `layout` sees it."""
     return SlotTask(width(job, grid), job.work_s, job.resume_s, due_s(job, step, grid), job.running)
 
 
 def refill(
     plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool]
 ) -> SlotPlan:
-    """The same, and in its holes who has nothing yet or could earn more: guaranteed jobs first."""
+    """The plan with more jobs in its holes, and better steps for others; guaranteed jobs first."""
     wishes = []
     for number, job in enumerate(jobs):
         held = plan.segments.get(job.key, ())
@@ -133,7 +133,7 @@ def refill(
 def _improve(
     plan: SlotPlan, job: SloJob, steps: Sequence[int], free: Slots, grid: Grid
 ) -> SlotPlan:
-    """Its own slots count as free; it keeps them if no better step is found."""
+    """The plan with a better step for one job, or as it is. The job's own slots count as free."""
     held, wide = plan.segments.get(job.key, ()), width(job, grid)
     hold(free, held, -wide)
     found = None

@@ -1,12 +1,12 @@
-"""The time of the paper's program in one decision: all its calls share one budget.
+"""The time for the paper's program in one decision, shared by all its calls.
 
-A decision asks the program several times: for each job that it judges, for each GPU type, and
-again with a lease more. With a limit for each call a hard batch would have no end. So the budget
-holds for the decision. A call gets what is left of it, and with nothing left there is no answer.
+A decision runs the program several times: for each job that it judges, for each GPU type, and again
+with one more lease. A limit for each call would not bound a hard batch, so one budget holds for the
+decision. A call gets the time that is left; with none left there is no answer.
 
-A policy asks no clock. The planner hands one in, and then all time counts. Without a clock, as in a
+A policy has no clock. The planner passes one in, and then all time counts. Without a clock, as in a
 replay, only a call that ends at its limit counts, with that limit. So the answers of a replay
-depend on the speed of the machine only where a call ends at its limit.
+depend on the host's speed only where a call ends at its limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 
 class Limited(Protocol):
-    """An answer that says whether the limit ended it."""
+    """An answer that says whether its limit ended it."""
 
     @property
     def stopped(self) -> bool: ...
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer", bound=Limited)
 
 
 class ProgramBudget:
-    """`limit_s`: seconds of all calls together; 0: the program is not asked."""
+    """`limit_s`: the seconds of all calls together; 0: the program is never run."""
 
     def __init__(self, limit_s: float, clock: Callable[[], float] | None = None) -> None:
         self._limit_s = limit_s
@@ -34,11 +34,11 @@ class ProgramBudget:
         self._spent_s = 0.0
 
     def left_s(self, spared: float = 0.0) -> float:
-        """For the next call. `spared`: the share of the budget that it leaves to others."""
+        """The seconds for the next call. `spared`: the share of the budget left to other calls."""
         return max(0.0, self._limit_s * (1.0 - spared) - self._spent_s)
 
     def charged(self, call: Callable[[float], Answer], spared: float = 0.0) -> Answer:
-        """The answer of a call, which is told its limit."""
+        """Run a call, which gets its limit, and charge its time."""
         limit_s, begun_s = self.left_s(spared), self._now_s()
         answer = call(limit_s)
         took_s = self._now_s() - begun_s

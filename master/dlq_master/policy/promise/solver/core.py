@@ -1,8 +1,8 @@
-"""The columns that the bound leaves open, solved as they are: reduced-cost fixing and a small MIP.
+"""The columns that the bound leaves open, solved exactly: reduced-cost fixing and a small MIP.
 
-A column whose reduced cost exceeds the distance between the bound and a known choice cannot differ
-from the relaxation in any better choice. Of the rows only those are left that the open columns
-could fill.
+Suppose that a column's reduced cost exceeds the distance from the known choice to the bound. Then
+every better choice gives it the value of the relaxation. Of the rows only those remain that open
+columns could fill.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _FEWER_NODES = 4  # scipy has no status of its own for the limit on nodes
 
 
 class _Open(NamedTuple):
-    """The open part of the decision: columns, and for each the number of its job in `jobs`; rows,
-    and their `room` beside the `fixed` columns; `must` of each job: whether it may not stay out.
+    """The open part of the problem.
+
+    `fixed`: columns that are chosen. `columns`: open columns, and `owner` the place of each one's
+    job in `jobs`. `must`: whether a job needs a column. `rows`: prefixes, and their `room` beside
+    the fixed columns.
     """
 
     fixed: Ints
@@ -37,10 +40,10 @@ class _Open(NamedTuple):
 
 
 def improve(choice: DeadlineChoice, relaxed: Relaxed, time_limit_s: float) -> float:
-    """Make `choice` the better one if the solver finds it; returns the bound.
+    """Replace `choice` by a better one if the solver finds it; return the bound.
 
-    With a time limit above 0 the answer depends on the machine. Without one only small cores are
-    solved, within so many nodes, so that the answer can be reproduced.
+    With `time_limit_s` above 0 the answer depends on the host. Without a limit only small problems
+    are solved, within a number of nodes, so that the answer can be reproduced.
     """
     made = choice.made
     least = len(made.jobs) + choice.gain
@@ -64,6 +67,7 @@ def improve(choice: DeadlineChoice, relaxed: Relaxed, time_limit_s: float) -> fl
 
 
 def _open(choice: DeadlineChoice, relaxed: Relaxed) -> _Open:
+    """The part of the problem that a better choice could change."""
     made = choice.made
     whole = bool((made.gain == np.rint(made.gain)).all())
     # A better choice is better by 1 if all rewards are whole.
@@ -84,6 +88,7 @@ def _open(choice: DeadlineChoice, relaxed: Relaxed) -> _Open:
 
 
 def _solved(gain: Floats, row: Ints, left: _Open, time_limit_s: float) -> Any:
+    """The answer of scipy's MIP solver for the open part."""
     count = len(gain)
     one = sparse.csr_array(
         (np.ones(count), (left.owner, np.arange(count))), shape=(len(left.jobs), count)
@@ -104,6 +109,7 @@ def _solved(gain: Floats, row: Ints, left: _Open, time_limit_s: float) -> Any:
 
 
 def _adopt(choice: DeadlineChoice, left: _Open, shares: NDArray[np.float64]) -> None:
+    """Replace the choice by this one if it fits and is better."""
     made, other = choice.made, choice.copy()
     other.picks[:] = -1
     taken = np.concatenate([left.fixed, left.columns[shares > 0.5]])

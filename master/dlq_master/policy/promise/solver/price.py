@@ -1,10 +1,10 @@
-"""The worth of a GPU for one slot where demand exceeds capacity: its bid price.
+"""The bid price: the worth of a GPU for one slot where demand exceeds capacity.
 
 A promise binds capacity for good, and a later job may earn more with it. The linear program of
-revenue management gives every unit of capacity a price. Of the demand of a while it takes the jobs
-that earn most for a GPU and slot until there are no more. The reward of the last one is the price
+revenue management prices each unit of capacity. Of the recent demand it takes the jobs with the
+most reward for a GPU and slot, until the capacity is used. The last one's reward is the price
 (Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1:
-bid-price control). A job that earns less gets no promise; it gets slots that are left all the same.
+bid-price control). A job that earns less gets no promise, but may get slots that are left.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _LEAST_SPAN_S = 3600.0
 
 
 def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
-    """`asked`: GPU-slots and reward of each; the reward for a GPU-slot where these run out, 0 if
-    never.
+    """The reward of a GPU-slot at which the demand exceeds `gpu_slots`; 0: it never does.
+
+    `asked`: GPU-slots and reward of each job.
     """
     left = gpu_slots
     for density, amount in sorted(((r / a, a) for a, r in asked), reverse=True):
@@ -33,11 +34,12 @@ def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
 
 @lru_cache(maxsize=1 << 13)
 def _gpu_slots(gpus: int, run_s: float, node_gpus: int, term_s: float) -> float:
+    """The GPU-slots of a job."""
     return float(round_up(gpus, node_gpus) * needed(run_s, term_s))
 
 
 def price(cluster: Cluster, grid: Grid, now_s: float) -> float:
-    """The bid price by what has been asked for of late, worked out once a slot."""
+    """The bid price by the recent demand, computed once a slot."""
     known = cluster.memo.get("price", cluster.slot, grid.capacity)
     if known is None:
         node_gpus, term_s = grid.node_gpus if grid.rounds_up else 1, grid.term_s

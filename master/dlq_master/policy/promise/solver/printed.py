@@ -1,16 +1,15 @@
 """The lease MILP of Chronus as it is meant (section 3.3.4): admission and selection of
 `chronus-paper`.
 
-x_ki: job i holds slot k; s_pi: it makes deadline p. Corrections: (3) and (6) sum GPUs, not run
-times; (4) is bilinear as printed, and linear as
+x_ki: job i holds slot k; s_pi: it meets deadline p. Corrections: (3) and (6) sum GPUs, not run
+times. (4) is bilinear as printed, and linear as
 
     sum_{k <= DL_P} x_ki = RL_i sum_p s_pi,    sum_{k <= DL_p} x_ki >= RL_i sum_{q <= p} s_qi  for p
     < P;
 
-(5) holds for jobs with a promise. For others it is <= 1, and a job that is late is worth 1. R_i
-holds one save and one resume, and the program counts no further pause. So its solution is judged
-by `completion_s`, and a job that comes too late by its pauses is given a lease more
-(`solved`).
+(5) holds for jobs with a promise; for others it is <= 1, and a late job earns 1. R_i has one save
+and one resume, and the program counts no further pause. So its solution is checked by
+`completion_s`, and a job that is late by its pauses gets one more lease (`solved`).
 """
 
 from __future__ import annotations
@@ -41,9 +40,12 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Solved(NamedTuple):
-    """The best plan found (None: none in time, or promises that cannot be kept), its reward by the
-    model, and the bound that was proven; `optimal` if the two are the same. `impossible`: it is
-    proven that no plan keeps all promises. `stopped`: the limit ended the call."""
+    """The best plan found, its reward by the model, and the proven bound; `optimal`: these are
+    equal.
+
+    `plan` is None if no plan was found in time, or if promises cannot be kept. `impossible`: proven
+    that no plan keeps all promises. `stopped`: the limit ended the call.
+    """
 
     plan: SlotPlan | None
     objective: float
@@ -54,7 +56,7 @@ class Solved(NamedTuple):
 
     @property
     def timed_out(self) -> bool:
-        """There was no plan within the limit."""
+        """Whether there was no plan within the limit."""
         return self.stopped and self.plan is None
 
 
@@ -62,7 +64,7 @@ NO_TIME = Solved(None, 0.0, 0.0, False, stopped=True)
 
 
 class _Rows:
-    """Rows of a sparse matrix, with their limits."""
+    """Rows of a sparse matrix with their lower and upper limits."""
 
     def __init__(self) -> None:
         self.at: list[int] = []
@@ -95,8 +97,8 @@ def solved(
 ) -> Solved:
     """The program's plan, if it keeps every promise with the pauses that it makes.
 
-    `held`: slots of jobs that are not asked for, which keep them. `spared`: the share of the budget
-    that stays for other calls.
+    `held`: slots of jobs that keep them and are not chosen anew. `spared`: the share of the budget
+    left to other calls.
     """
     held = held or SlotPlan()
     free = [job for job in jobs if job.key not in held.segments]
@@ -121,15 +123,17 @@ def solved(
 def _call(
     jobs: Sequence[SloJob], grid: Grid, objective: bool, more: Mapping[str, int], limit_s: float
 ) -> Solved:
+    """One run of the program."""
     return time_indexed(jobs, grid, limit_s, objective=objective, more=more)
 
 
 def _kept(job: SloJob, plan: SlotPlan, grid: Grid) -> bool:
+    """Whether the plan keeps the job's promise, or the program had no column for it."""
     return keeps_promise(job, plan.segments.get(job.key, ()), grid) or not _columns(job, grid)
 
 
 def _beside(held: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Grid:
-    """The slots without the GPUs that are held."""
+    """The grid without the GPUs that `held` uses."""
     if not held.segments:
         return grid
     left = [max(0, int(gpus)) for gpus in left_free(held, jobs, grid)]
@@ -145,9 +149,11 @@ def time_indexed(
     objective: bool = True,
     more: Mapping[str, int] = _NONE,
 ) -> Solved:
-    """Solve it. `fractional`: x in [0, 1], which the prefix-capacity model equals where capacity
-    never falls; then there is no plan. `objective`: without it any solution will do. `more`: leases
-    beyond RL. A job with a promise that is out of reach is not asked for.
+    """Solve the program.
+
+    `fractional`: x in [0, 1], with no plan; equals the prefix-capacity model if capacity never
+    falls. `objective`: False accepts any solution. `more`: leases beyond RL, by key. A promised job
+    that is out of reach is left out.
     """
     rows, gains = _Rows(), []
     by_slot: dict[int, list[tuple[int, float]]] = {}
@@ -195,7 +201,7 @@ def time_indexed(
 
 
 def _columns(job: SloJob, grid: Grid) -> list[int]:
-    """The steps that it may make: of a promised job none that earns less."""
+    """The steps that a job may meet; for a promised job none beyond its promise."""
     last = job.promised
     return [step for step in within(job, grid) if last is None or step <= last]
 
@@ -203,7 +209,7 @@ def _columns(job: SloJob, grid: Grid) -> list[int]:
 def _constrain(
     rows: _Rows, job: SloJob, slots: int, x: range, s: range, last: Sequence[int]
 ) -> None:
-    """(4) and (5), with `slots` for RL."""
+    """Add (4) and (5), with `slots` for RL."""
     for number in range(len(s)):
         terms = [(column, 1.0) for column in x[: last[number]]]
         terms += [(column, -float(slots)) for column in s[: number + 1]]
@@ -212,6 +218,7 @@ def _constrain(
 
 
 def _segments(held: dict[str, list[int]], shares: Sequence[float]) -> dict[str, Segments]:
+    """The segments of each job in a solution."""
     made: dict[str, Segments] = {}
     for key, columns in held.items():
         slots = [slot for slot, column in enumerate(columns) if shares[column] > 0.5]

@@ -1,17 +1,15 @@
-"""One SLO scheduling cycle of Chronus (section 3.3.4): the paper's program, with its cached
+"""One SLO scheduling cycle of Chronus (section 3.3.4): the paper's program with its cached
 solution.
 
-1. The cached solution may earn as much as if every job were alone. Then it is an optimum of the
-   program, and no solver is asked.
-2. The program is solved. A quarter of the decision's time stays for the next step.
-3. Without an answer it is solved from the cached solution. Jobs that make their best deadline there
-   keep their slots, and only the others are chosen anew. That is the smaller search space of the
-   paper.
-4. Without an answer again the cached solution is followed.
+1. If the cached solution earns as much as if every job were alone, it is optimal, and no solver
+   runs.
+2. The program is solved. A quarter of the budget stays for the next step.
+3. Without an answer it is solved from the cached solution: the paper's smaller search space. Jobs
+   that meet their best deadline there keep their slots, and only the others are chosen anew.
+4. Without an answer again, the cached solution holds.
 
-A solution takes the place of the cached one only if it is better. First counts the number of kept
-promises, then the reward, then the number of stops. `Selection.source` names the origin of the
-answer.
+A solution replaces the cached one only if it is better: in kept promises, then in reward, then in
+stops. `Selection.source` names the origin of the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from dlq_master.policy.promise.solver.selector import (
     Selection,
     SlotSource,
     selection_of,
-    settled,
+    unchanged_if_best,
     without_what_cannot_be_kept,
 )
 
@@ -43,17 +41,17 @@ def printed_cycle(
     *,
     objective: bool = True,
 ) -> Selection:
-    """The jobs with SLO leases, by the program. `objective`: without it any solution will do."""
+    """The jobs with SLO leases, by the program. `objective`: False accepts any solution."""
     whole = kept.without(kept.segments.keys() - {job.key for job in jobs})
     sound = not faults(whole, jobs, grid)
-    if sound and (known := settled(jobs, grid, whole)) is not None:
+    if sound and (known := unchanged_if_best(jobs, grid, whole)) is not None:
         return known
     if sound and not objective and all(job.key in whole.segments for job in jobs):
-        return selection_of(whole, jobs, grid, _most(jobs, grid), SlotSource.KEPT, {})
+        return selection_of(whole, jobs, grid, _reward_if_alone(jobs, grid), SlotSource.KEPT, {})
     wanted = without_what_cannot_be_kept(jobs, grid)
     cached = whole if sound else mended(whole, jobs, grid).plan
     made = _answer(wanted, grid, cached, budget, objective=objective)
-    bound = min(_most(jobs, grid), made.bound or float("inf"))
+    bound = min(_reward_if_alone(jobs, grid), made.bound or float("inf"))
     if made.plan is None:
         source = SlotSource.KEPT if made.impossible else SlotSource.CACHED
         return selection_of(cached, jobs, grid, bound, source, {})
@@ -70,7 +68,7 @@ def _answer(
     *,
     objective: bool,
 ) -> Solved:
-    """Of the whole program, or else of the smaller one; its bound is that of the whole."""
+    """The answer of the whole program, else of the smaller one. The bound is that of the whole."""
     made = solved(jobs, grid, budget, objective=objective, spared=SPARED)
     if made.plan is not None or made.impossible:
         return made
@@ -82,7 +80,7 @@ def _answer(
 
 
 def _served(jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan) -> SlotPlan:
-    """The slots of those that make the best deadline in their reach."""
+    """The slots of jobs that meet the best deadline in their reach."""
     best = {}
     for job in jobs:
         slots, first = cached.segments.get(job.key, ()), first_within(job, grid)
@@ -91,7 +89,7 @@ def _served(jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan) -> SlotPlan:
     return SlotPlan(best)
 
 
-def _most(jobs: Sequence[SloJob], grid: Grid) -> float:
-    """The reward if each were alone."""
+def _reward_if_alone(jobs: Sequence[SloJob], grid: Grid) -> float:
+    """The reward if every job were alone."""
     firsts = [(job, first_within(job, grid)) for job in jobs]
     return sum(1.0 if first is None else job.steps[first].reward for job, first in firsts)

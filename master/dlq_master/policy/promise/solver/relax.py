@@ -1,15 +1,16 @@
-"""The columns and rows of the prefix-capacity model, one column for each job and deadline in its
-reach, and their linear relaxation.
+"""The selection problem as columns and rows, and its linear relaxation.
+
+Each job has one column for each deadline in its reach.
 
     max   N + sum_c (V_c - 1) s_c           s binary,  sum_{c of i} s_c <= 1 for each job i s.t.
     sum_c G_c max(0, RL_c - max(0, DL_c - t)) s_c <= sum_{k <= t} M_k    for t in {distinct DL}
 
-Between two distinct DL the left side is convex in t and, for a constant capacity, the right side
-linear. So the rows at the distinct DL imply all others; where the capacity changes every t has its
-row. A job that is late is worth 1. Guaranteed jobs have the columns up to their promised step, and
-none may stay out.
+Between two distinct DL the left side is convex in t, and for a constant capacity the right side is
+linear. So the rows at the distinct DL imply all others. If the capacity changes, every t has its
+row. A late job earns 1. A guaranteed job has the columns up to its promised step, and must have one
+of them.
 
-The relaxation adds rows as they are violated. Leaving rows out only raises the optimum, so the
+Rows are added to the relaxation as they are violated. Fewer rows only raise the optimum, so the
 value of every round is a proven bound.
 """
 
@@ -39,10 +40,11 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """By column: `job` and `step` (numbers), `gain` = V - 1, `row` = what it takes of each prefix.
+    """The columns and rows.
 
-    `columns[i]` are the columns of job i, best reward first; `room` the capacity of each prefix,
-    `prefix` its slots; `must` the numbers of the guaranteed jobs that have a column.
+    By column: `job` and `step` (numbers), `gain` = V - 1, and `row`, its demand on each prefix.
+    `columns[i]`: the columns of job i, the best reward first. By prefix: `room`, its capacity, and
+    `prefix`, its slots. `must`: the numbers of guaranteed jobs with a column.
     """
 
     jobs: Sequence[SloJob]
@@ -56,13 +58,13 @@ class ModelOptions:
     must: frozenset[int]
 
     def taken(self, picks: Ints) -> Ints:
-        """W of a choice: `picks` has a column, or -1, for each job."""
+        """W of a choice. `picks`: the column of each job, or -1."""
         made: Ints = self.row[picks[picks >= 0]].sum(axis=0)
         return made
 
 
 def options(jobs: Sequence[SloJob], grid: Grid) -> ModelOptions:
-    """The model of these jobs. Steps that earn no more than being late are no columns."""
+    """The columns and rows of these jobs, without steps that earn no more than being late."""
     job: list[int] = []
     step: list[int] = []
     gain: list[float] = []
@@ -101,21 +103,24 @@ def options(jobs: Sequence[SloJob], grid: Grid) -> ModelOptions:
 
 
 def _prefixes(last: Sequence[int], grid: Grid) -> Ints:
+    """The prefixes that have a row."""
     if len(set(grid.capacity)) == 1:
         return np.array(sorted(set(last)), dtype=np.int64)
     return np.arange(1, max(last, default=0) + 1, dtype=np.int64)
 
 
 MOST_ROUNDS = 12
-_NEW_ROWS = 12  # a round adds at most so many
-_SLACK = 1e-4  # of the capacity: the rest of smaller violations raises the bound by as little
+_NEW_ROWS = 12  # the most rows that a round adds
+_SLACK = 1e-4  # of the capacity: smaller violations hardly raise the bound
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """`share` of each column; `bound` on the total reward; `price` of each prefix; `regret` of each
-    column: the fall of the bound if it had to be chosen (negative: if it must not be). `out` of
-    each job: the fall if it had to stay out.
+    """The optimum of the relaxation. `share` of each column; `bound` on the total reward; `price`
+    of each prefix.
+
+    `regret` of each column: the fall of the bound if it had to be chosen; negative: if it must not
+    be. `out` of each job: the fall of the bound if it had no column.
     """
 
     share: Floats
@@ -126,7 +131,7 @@ class Relaxed:
 
 
 def relax(made: ModelOptions, out_of_time: Callable[[], bool]) -> Relaxed | None:
-    """The optimum in fractions; None if the guaranteed jobs do not fit, or the solver gave up."""
+    """Solve the relaxation; None: the guaranteed jobs do not fit, or the solver gave up."""
     count, rows = len(made.gain), len(made.room)
     if not count:
         return Relaxed(
@@ -144,8 +149,8 @@ def relax(made: ModelOptions, out_of_time: Callable[[], bool]) -> Relaxed | None
     active: list[int] = _worst(made, _first_wishes(made), [])
     found = None
     for _ in range(MOST_ROUNDS):
-        # In units of the capacity: no coefficient is larger than a few. There is none while all
-        # nodes are reserved.
+        # In units of the capacity, so that coefficients stay small. While all nodes are reserved
+        # the capacity is 0.
         room = made.room[active].astype(float)
         scale = np.maximum(1.0, room)
         table = sparse.csr_array(made.row[:, active].T / scale[:, None])
@@ -184,7 +189,7 @@ def _first_wishes(made: ModelOptions) -> Ints:
 
 
 def _worst(made: ModelOptions, taken: Ints | Floats, active: list[int]) -> list[int]:
-    """The prefixes that are overfull and more so than both neighbours, the worst first."""
+    """The prefixes that are too full, and more so than both neighbours, the worst first."""
     over = (taken - made.room) / np.maximum(1, made.room)
     padded = np.concatenate([[-np.inf], over, [-np.inf]])
     peak = (over > _SLACK) & (over >= padded[:-2]) & (over >= padded[2:])

@@ -21,12 +21,12 @@ _WHOLE = 1 - 1e-6
 
 
 class DeadlineChoice:
-    """A column or none (-1) for each job, and what that leaves of every prefix."""
+    """A column or none (-1) for each job, and the room `left` in each prefix."""
 
     __slots__ = ("left", "made", "picks")
 
     def __init__(self, made: ModelOptions) -> None:
-        """The guaranteed jobs with their promised step, everybody else out."""
+        """Guaranteed jobs have their promised step; no other job has a column."""
         self.made = made
         self.picks: Ints = np.full(len(made.jobs), -1, dtype=np.int64)
         for job in made.must:
@@ -34,47 +34,49 @@ class DeadlineChoice:
         self.left: Ints = made.room - made.taken(self.picks)
 
     def copy(self) -> DeadlineChoice:
-        """The same, to be changed on its own."""
+        """An independent copy."""
         other = DeadlineChoice.__new__(DeadlineChoice)
         other.made, other.picks, other.left = self.made, self.picks.copy(), self.left.copy()
         return other
 
     @property
     def gain(self) -> float:
-        """The sum of V - 1."""
+        """The sum of V - 1 of all jobs."""
         return float(self.made.gain[self.picks[self.picks >= 0]].sum())
 
     def gain_of(self, job: int) -> float:
-        """The reward of a job's column."""
+        """V - 1 of a job's column; 0 without one."""
         return float(self.made.gain[self.picks[job]]) if self.picks[job] >= 0 else 0.0
 
     def take(self, column: int) -> bool:
-        """Give a job a better column than it has; False, and nothing is done, if it does not
-        fit.
+        """Give a job a better column; False: it is no better or does not fit, and
+        nothing changes.
         """
         job = int(self.made.job[column])
         if self.made.gain[column] <= self.gain_of(job):
             return False
-        left = self.left + self._held(job) - self.made.row[column]
+        left = self.left + self._demand_of(job) - self.made.row[column]
         if (left < 0).any():
             return False
         self.picks[job], self.left = column, left
         return True
 
     def insert(self, columns: Iterable[int]) -> None:
-        """One after another what fits."""
+        """Take each column that fits, one after another."""
         for column in columns:
             self.take(int(column))
 
     def set(self, job: int, column: int) -> None:
-        """Put a job at a column or, with -1, out."""
-        self.left = self.left + self._held(job)
+        """Give a job a column, or none (-1)."""
+        self.left = self.left + self._demand_of(job)
         self.picks[job] = column
-        self.left = self.left - self._held(job)
+        self.left = self.left - self._demand_of(job)
 
     def concede(self, slot: int, lack: int) -> None:
-        """The layout found `lack` GPUs too few in a slot. The prefix that ends there has so much
-        less room than it seemed, and others give way for the least that frees as much.
+        """Reduce the room of the prefix that ends with `slot`, where the layout found `lack` GPUs
+        too few.
+
+        Jobs then concede columns, at the least loss for the GPUs that become free, until all fit.
         """
         at = min(int(np.searchsorted(self.made.prefix, slot + 1)), len(self.left) - 1)
         self.left[at] = min(0, int(self.left[at])) - lack
@@ -91,14 +93,15 @@ class DeadlineChoice:
             )
             self.set(int(losers[number]), columns[number])
 
-    def _held(self, job: int) -> Ints:
+    def _demand_of(self, job: int) -> Ints:
+        """The demand of a job's present column on each prefix."""
         column = self.picks[job]
         held: Ints = self.made.row[column] if column >= 0 else np.zeros_like(self.left)
         return held
 
 
 def choose(made: ModelOptions, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> DeadlineChoice:
-    """The best of two insertion orders, by reduced cost and by reward for the price, after
+    """The best choice of two insertion orders, by reduced cost and by reward for the price, after
     swaps.
     """
     start = DeadlineChoice(made)
@@ -122,9 +125,7 @@ def choose(made: ModelOptions, relaxed: Relaxed, out_of_time: Callable[[], bool]
 
 
 def swap(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
-    """While one job can gain more than another must lose for it: the cheapest such loser gives
-    way.
-    """
+    """While one job gains more than others must lose for it, the cheapest such losers give way."""
     for _ in range(MOST_PASSES):
         gain = choice.gain
         _swap_pass(choice, relaxed, out_of_time)
@@ -133,6 +134,7 @@ def swap(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[], boo
 
 
 def _swap_pass(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
+    """One pass of swaps over the columns that would gain, then insertion of all columns."""
     made = choice.made
     near = max(_NEAR, _NEAR_SHARE * (relaxed.bound - len(made.jobs) - choice.gain))
     losers, columns, losses, freed = _concessions(choice, relaxed, near)
@@ -144,7 +146,7 @@ def _swap_pass(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[
             touched[job] = True
             continue
         given = _cheapest(
-            made.row[column] - choice._held(job) - choice.left,
+            made.row[column] - choice._demand_of(job) - choice.left,
             wish,
             losses,
             freed,
@@ -166,8 +168,10 @@ def _swap_pass(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[
 def _cheapest(
     lacking: Ints, wish: float, losses: Floats, freed: Ints, barred: Mask, losers: Ints
 ) -> list[int]:
-    """Up to three concessions that together free the lack and cost less than `wish`. The next one
-    is always the one with the least cost for its share of the lack. Empty if they do not exist.
+    """Up to three concessions that free the lack and together cost less than `wish`; empty: there
+    are none.
+
+    Each one has the least cost for its share of the lack.
     """
     given: list[int] = []
     while len(given) < MOST_LOSERS:
@@ -189,10 +193,10 @@ def _cheapest(
 
 
 def _wishes(choice: DeadlineChoice, relaxed: Relaxed, near: float) -> list[int]:
-    """Columns that would be better than what their jobs have, the largest gain first.
+    """Columns better than those of their jobs, the largest gain first.
 
     The distance of a choice from the bound is the sum of its regrets and of its unused room at its
-    price. So a column with a large regret can hardly be part of a better one.
+    price. So a column with a large regret is hardly part of a better choice.
     """
     made = choice.made
     have = np.where(choice.picks >= 0, made.gain[choice.picks], 0.0)[made.job]
@@ -207,8 +211,8 @@ def _wishes(choice: DeadlineChoice, relaxed: Relaxed, near: float) -> list[int]:
 def _concessions(
     choice: DeadlineChoice, relaxed: Relaxed | None = None, near: float = inf
 ) -> tuple[Ints, list[int], Floats, Ints]:
-    """Possible concessions of jobs: the job, the new column (-1: out), the loss, and the freed
-    GPUs.
+    """The concessions that jobs could make: job, new column (-1: none), loss, and freed GPUs by
+    prefix.
     """
     made, losers, columns, losses, held, kept = choice.made, [], [], [], [], []
     for job, pick in enumerate(choice.picks.tolist()):

@@ -1,13 +1,13 @@
-"""The jobs with SLO leases, and their slots: the most reward under the capacity of every slot
-(Chronus, 3.3.4).
+"""The jobs with SLO leases, and their slots, for the most reward (Chronus, section 3.3.4).
 
-1. If everybody's first deadline fits the prefix-capacity model, that is the choice.
+1. If every job's first deadline fits the prefix-capacity model, that is the choice.
 2. Else its relaxation (`relax`), whose value is the bound, is rounded (`rounding`).
-3. The choice is laid out over slots (`realise`), and the holes are filled with what was left out.
-4. The kept plan is the promise, mended where it has faults. The new one takes its place only if it
-   serves every guaranteed job and earns no less. There is an answer, however little time is left.
+3. The choice is laid out over slots (`realise`), and holes are filled with the other jobs.
+4. The kept plan is the promise, mended where it has faults. A new plan replaces it only if it
+   serves every guaranteed job and earns more. There is always an answer, however little time is
+   left.
 
-The module asks no clock: `out_of_time` is asked between the steps, and says when to stop improving.
+The module has no clock. `out_of_time` is asked between the steps, and says when to stop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dlq_master.policy.promise.slots.realise import realise, refill, worth
 
 
 class Unserved(StrEnum):
-    """Why a job makes none of its deadlines in a plan."""
+    """Why a job meets none of its deadlines in a plan."""
 
     TOO_WIDE = "too_wide"  # more GPUs than any slot has
     OUT_OF_REACH = "out_of_reach"  # too late for all its deadlines even if it were alone
@@ -41,7 +41,7 @@ class Unserved(StrEnum):
 
 
 class SlotSource(StrEnum):
-    """Where a plan comes from."""
+    """The origin of a plan."""
 
     FIRST = "first"  # all first deadlines fit
     PRINTED = "printed"  # the time-indexed program of the paper
@@ -52,10 +52,11 @@ class SlotSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """`objective` counts the plan as it is, `bound` what no plan can exceed; late jobs are worth 1.
+    """A plan and its value. `objective`: its reward; `bound`: no plan earns more; a late job earns
+    1.
 
-    `steps`: key to the step that the plan makes. `broken`: guaranteed jobs that it does not serve,
-    which happens only when capacity or run times are no longer what they were promised with.
+    `steps`: the step that each job meets, by key. `broken`: guaranteed jobs that the plan does not
+    serve. That happens only if capacity or run times have changed since the promise.
     """
 
     plan: SlotPlan
@@ -86,20 +87,23 @@ def select(
     out_of_time: Callable[[], bool] = never,
     core_s: float = 0.0,
 ) -> Selection:
-    """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns
-    that the bound leaves open may take, 0 for none (`core`)."""
-    drawn = _draw(without_what_cannot_be_kept(jobs, grid), grid, out_of_time, core_s)
-    plan, value, source = drawn.plan, worth(drawn.plan, jobs, grid), drawn.source
+    """The best plan found for jobs with different keys.
+
+    `core_s`: the seconds for a MIP on the columns that the bound leaves open (`core`); 0: none.
+    """
+    made = _new_plan(without_what_cannot_be_kept(jobs, grid), grid, out_of_time, core_s)
+    plan, value, source = made.plan, worth(made.plan, jobs, grid), made.source
     if kept is not None:
         old = refill(mended(kept, jobs, grid).plan, jobs, grid, out_of_time)
         if not value.beats(worth(old, jobs, grid)):
             plan, source = old, SlotSource.KEPT
-    return selection_of(plan, jobs, grid, drawn.bound, source, drawn.picks)
+    return selection_of(plan, jobs, grid, made.bound, source, made.picks)
 
 
-def settled(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | None:
-    """The kept plan, if it has no faults and serves every job as well as if it were alone: no plan
-    earns more.
+def unchanged_if_best(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | None:
+    """The kept plan, if it has no faults and no plan can earn more; else None.
+
+    That is so if every job meets the first step that it could meet alone.
     """
     steps, plans = {}, kept.segments
     for job in jobs:
@@ -114,13 +118,19 @@ def settled(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | N
         return None
     earned = sum([job.steps[steps[job.key]].reward for job in jobs])
     return Selection(
-        plan=kept, objective=earned, bound=earned, source=SlotSource.KEPT, steps=steps, unserved={}, broken=(),  # noqa: E501
+        plan=kept,
+        objective=earned,
+        bound=earned,
+        source=SlotSource.KEPT,
+        steps=steps,
+        unserved={},
+        broken=(),
         stops=stops(kept, jobs),
-    )  # fmt: skip
+    )
 
 
-class _Drawn(NamedTuple):
-    """A plan, the bound, the method that found them, and the jobs to be served."""
+class _NewPlan(NamedTuple):
+    """A plan, the bound, the method that found them, and the steps that were meant to be met."""
 
     plan: SlotPlan
     bound: float
@@ -128,29 +138,26 @@ class _Drawn(NamedTuple):
     picks: Mapping[str, int]
 
 
-def _draw(
+def _new_plan(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
-) -> _Drawn:
-    """A new plan. Where the fluid choice finds no slots for somebody, others concede a little
-    room.
-    """
+) -> _NewPlan:
+    """A new plan by steps 1 to 3. Where the choice gets no slots, other jobs concede some room."""
     firsts = {job.key: reach[0] for job in jobs if (reach := within(job, grid))}
     bound = sum(job.steps[firsts[job.key]].reward if job.key in firsts else 1.0 for job in jobs)
     if fit([(job, firsts[job.key]) for job in jobs if job.key in firsts], grid):
         plan, missed = realise(jobs, firsts, grid, out_of_time)
         plan = refill(plan, jobs, grid, out_of_time)
         if not missed or out_of_time() or worth(plan, jobs, grid).reward >= bound:
-            return _Drawn(plan, bound, SlotSource.FIRST, firsts)
-    from dlq_master.policy.promise.solver.solve import (
-        solve,  # numpy and scipy only where they are needed
-    )
+            return _NewPlan(plan, bound, SlotSource.FIRST, firsts)
+    # Imported here: it loads numpy and scipy.
+    from dlq_master.policy.promise.solver.solve import solve
 
     plan, proven, picks = solve(jobs, grid, out_of_time, core_s)
-    return _Drawn(plan, min(bound, proven), SlotSource.SOLVED, picks)
+    return _NewPlan(plan, min(bound, proven), SlotSource.SOLVED, picks)
 
 
 def without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """The same jobs, where the promises that go beyond the capacity are none any more."""
+    """The jobs, without the promises that go beyond the capacity."""
     keep = {job.key for job in keepable(jobs, grid)}
     return [job if job.key in keep else job._replace(promised=None) for job in jobs]
 
@@ -163,21 +170,28 @@ def selection_of(
     source: SlotSource,
     picks: Mapping[str, int],
 ) -> Selection:
-    """A plan with what it earns, whom it serves, and why it serves no others."""
+    """A plan with its value, the jobs that it serves, and why it serves no others."""
     value = worth(plan, jobs, grid)
     steps = steps_made(plan, jobs, grid)
     late = [job for job in jobs if job.steps and job.key not in steps]
-    unserved = {job.key: _why(job, grid, job.key in picks) for job in late}
+    unserved = {job.key: _reason(job, grid, job.key in picks) for job in late}
     broken = [
         job.key for job in jobs if not keeps_promise(job, plan.segments.get(job.key, ()), grid)
     ]
     return Selection(
-        plan=plan, objective=value.reward, bound=max(bound, value.reward), source=source, steps=steps,  # noqa: E501
-        unserved=unserved, broken=tuple(broken), stops=value.stops,
-    )  # fmt: skip
+        plan=plan,
+        objective=value.reward,
+        bound=max(bound, value.reward),
+        source=source,
+        steps=steps,
+        unserved=unserved,
+        broken=tuple(broken),
+        stops=value.stops,
+    )
 
 
-def _why(job: SloJob, grid: Grid, picked: bool) -> Unserved:
+def _reason(job: SloJob, grid: Grid, picked: bool) -> Unserved:
+    """Why a job meets no deadline."""
     if width(job, grid) > max(grid.capacity):
         return Unserved.TOO_WIDE
     if not within(job, grid):

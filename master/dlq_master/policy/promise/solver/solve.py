@@ -1,5 +1,5 @@
-"""The relaxation, rounded and laid out; where somebody finds no slots, others concede room and it
-is tried again.
+"""The relaxation, rounded and laid out; where jobs get no slots, others concede room and it is
+tried again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ MOST_ROUNDS = 6  # of concessions
 def solve(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
 ) -> tuple[SlotPlan, float, Mapping[str, int]]:
-    """The best plan found, a bound on the reward of any, and the steps that were meant to be
-    made.
-    """
+    """The best plan found, a bound on the reward of any plan, and the steps meant to be met."""
     made = options(jobs, grid)
     relaxed = relax(made, out_of_time)
-    if (
-        relaxed is None
-    ):  # the solver gave up: everybody's best deadline is wished for, most is missed
+    if relaxed is None:  # the solver gave up: try each job's best deadline, and miss most
         firsts = {
             jobs[i].key: int(made.step[columns[0]])
             for i, columns in enumerate(made.columns)
@@ -53,11 +49,12 @@ def solve(
 
 
 def _no_better(choice: DeadlineChoice, value: Worth | None, jobs: Sequence[SloJob]) -> bool:
-    """Whether a plan of this choice, and so of any that concedes more, could not beat the best."""
+    """Whether no plan of this choice, or of one that concedes more, could beat the best."""
     return value is not None and not value.broken and len(jobs) + choice.gain <= value.reward
 
 
 def _steps(choice: DeadlineChoice) -> dict[str, int]:
+    """The chosen step of each job, by key."""
     made = choice.made
     picked = enumerate(choice.picks.tolist())
     return {made.jobs[job].key: int(made.step[column]) for job, column in picked if column >= 0}

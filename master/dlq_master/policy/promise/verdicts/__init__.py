@@ -1,7 +1,6 @@
-"""Verdicts: may a deadline be promised, what could be offered instead, and is a kept promise in
-danger?
+"""Verdicts on deadlines: promises, offers to refused jobs, and promises in danger.
 
-`admission` decides, `offer` looks for the nearest promise that could be made, `danger`
-judges promises that exist, `proof` counts a plan anew. `reading` shows jobs as the planner
-of promises sees them, and says which may grow. Pure.
+`reading` turns jobs into the planner's values, and `seen` keeps them. `admission` decides,
+`printed_admission` does so by the paper's program, and `offer` finds the nearest possible promise.
+`danger` judges existing promises, and `proof` counts a plan anew. Pure.
 """

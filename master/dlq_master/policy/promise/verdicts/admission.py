@@ -1,9 +1,8 @@
-"""May a deadline be promised? The fluid test, the holes of the kept plan, room that others make, a
-new plan.
+"""May a deadline be promised? By the fluid test, holes of the kept plan, displacements, or a new
+plan.
 
-A `PromiseBook` is what has been promised: the guaranteed jobs and the kept plan that serves all of
-them. A job enters only with a plan that serves it and everybody before it, so that the book's plan
-is the promise.
+A `PromiseBook` has the guaranteed jobs, and the kept plan that serves all of them. A job enters
+only with a plan that serves it and all others. So the book's plan is the promise.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from dlq_master.policy.promise.solver.selector import never
 class PromiseBook:
     """The guaranteed jobs, each with its promised step, and the plan that keeps all promises.
 
-    `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for;
-    "*" is the limit of teams that are not named, which without it have none.
+    `quotas`: the requested GPUs of guaranteed jobs that a team may have at any time. "*" is for all
+    other teams; without it they have no limit.
     """
 
     grid: Grid
@@ -48,7 +47,7 @@ class PromiseBook:
     _kept: list[PromiseLedger] = field(init=False, default_factory=list, compare=False, repr=False)
 
     def ledger(self, slots: int = 0) -> PromiseLedger:
-        """The promises and the plan as arrays over at least so many slots; worked out once."""
+        """The promises and the plan as arrays over at least `slots` slots; computed once."""
         if not self._kept or self._kept[0].horizon < slots:
             slots = max(slots, slots_of(self.plan), len(self.grid.capacity))
             self._kept[:] = [PromiseLedger(self.jobs, self.plan, self.grid, slots)]
@@ -63,16 +62,16 @@ class PromiseBook:
         return self.ledger(horizon).demand.upto(horizon)
 
     def free(self, slots: int) -> Slots:
-        """GPUs that nobody holds in each of the first slots."""
+        """The free GPUs in each of the first `slots` slots."""
         return self.ledger(slots).free[:slots]
 
     def horizon(self) -> int:
-        """Slots up to the last promised deadline, or to the plan's end."""
+        """The slots up to the last promised deadline, or to the plan's end."""
         last = self.ledger().last.max(initial=0)
         return max(slots_of(self.plan), len(self.grid.capacity), int(last))
 
     def without(self, keys: Iterable[str]) -> PromiseBook:
-        """The same without jobs that have ended, or have none of their promises any more."""
+        """The book without jobs that have ended, or have lost their promises."""
         gone = frozenset(keys)
         left = tuple([job for job in self.jobs if job.key not in gone])
         return replace(self, jobs=left, plan=self.plan.without(gone))
@@ -80,9 +79,7 @@ class PromiseBook:
     def exchanged(
         self, gone: Sequence[Promised], come: Sequence[Promised], now: Sequence[Promised]
     ) -> PromiseBook:
-        """The same without some promises and with others, which makes those that there are `now`,
-        in order.
-        """
+        """The book with some promises replaced, which makes the promises `now`, in order."""
         jobs = tuple([job for job, _ in now])
         plan = SlotPlan({job.key: slots for job, slots in now if slots})
         book = replace(self, jobs=jobs, plan=plan)
@@ -92,16 +89,19 @@ class PromiseBook:
         return book
 
     def quota(self, team: str) -> int | None:
-        """The team's own, or that of every team that is not named ("*"); None: no limit."""
+        """The quota of the team, or that of all other teams ("*"); None: no limit."""
         quotas = self.quotas or {}
         return quotas.get(team, quotas.get("*"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionVerdict:
-    """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it.
-    Of a refusal, by its ground: `need`, what was asked for, and `have`, what there is
-    (`model.promise_words`)."""
+    """The answer. `step`: the promised step; None: refused. `book`: the book, with a promised job
+    in it.
+
+    For a refusal, by its ground: `need`, what was asked for, and `have`, what there is
+    (`model.words.promise_words`).
+    """
 
     by: VerdictGround
     step: int | None = None
@@ -115,7 +115,7 @@ class AdmissionVerdict:
 
 
 def in_reach(job: SloJob, grid: Grid, steps: Sequence[int] | None = None) -> list[int]:
-    """Of `steps` (default: all) those that it could make if it were alone."""
+    """Those of `steps` (default: all) that the job could meet if it ran alone."""
     return [step for step in within(job, grid) if steps is None or step in steps]
 
 
@@ -127,10 +127,10 @@ def admit(
     demand: SlotDemand | None = None,
     out_of_time: Callable[[], bool] = never,
 ) -> AdmissionVerdict:
-    """Promise the first of `steps` (default: all, the best first) that a plan can be found for.
+    """Promise the first of `steps` (default: all, the best first) for which a plan is found.
 
-    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon). A new plan
-    is made only where the kept one has no room and no job can make any.
+    `demand`: W(t), if not the book's. A step that fails the fluid test costs O(horizon). A new plan
+    is made only if the kept one has no room and no displacement helps.
     """
     refused, reach = shut_out(book, job, steps)
     if refused is not None:
@@ -149,8 +149,8 @@ def admit(
 def shut_out(
     book: PromiseBook, job: SloJob, steps: Sequence[int] | None
 ) -> tuple[AdmissionVerdict | None, list[int]]:
-    """The refusal of a job that no plan could serve, or whose team has its share; else None, and
-    the steps that it could make.
+    """The refusal of a job that no plan could serve, or whose team has used its quota, else None;
+    and the steps in its reach.
     """
     quota = book.quota(job.team)
     if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
@@ -166,7 +166,7 @@ def lacking(
     ledger: PromiseLedger,
     by: VerdictGround,
 ) -> AdmissionVerdict:
-    """A refusal by this ground: the slots that it needs, and those with GPUs enough."""
+    """A refusal on this ground, with the slots needed and the slots with enough free GPUs."""
     last = last_slots(job, reach[-1], book.grid)
     wide = int((ledger.free[:last] >= width(job, book.grid)).sum())
     slots = needed(runtime_s(job), book.grid.term_s)
@@ -174,7 +174,7 @@ def lacking(
 
 
 def _beyond(book: PromiseBook, job: SloJob) -> AdmissionVerdict:
-    """Steps that it could not make even alone: GPUs, or seconds from the first slot on."""
+    """The refusal of a job that could meet no step even alone: too wide, or too late."""
     wide, most = width(job, book.grid), max(book.grid.capacity)
     if wide > most:
         return AdmissionVerdict(by=VerdictGround.WIDTH, book=book, need=wide, have=most)
@@ -183,9 +183,7 @@ def _beyond(book: PromiseBook, job: SloJob) -> AdmissionVerdict:
 
 
 def _kept(book: PromiseBook, job: SloJob, ledger: PromiseLedger) -> AdmissionVerdict | None:
-    """The book with a job more by its promised step: with as little of the plan changed as may
-    be.
-    """
+    """Promise a job's step with as few changes of the plan as possible; None: no plan is found."""
     step, grid = job.promised or 0, book.grid
     held = insert(job, due_s(job, step, grid), ledger.free, grid)
     if held is not None:
@@ -207,16 +205,16 @@ def _kept(book: PromiseBook, job: SloJob, ledger: PromiseLedger) -> AdmissionVer
 
 
 def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> SlotPlan | None:
-    """A plan that serves every guaranteed job at its promised step; None if none of the orders
-    does.
+    """A plan that serves every guaranteed job at its promised step; None: none of the orders finds
+    one.
     """
     picks = {job.key: job.promised for job in jobs if job.promised is not None}
     return serve_all(jobs, picks, grid, orders)
 
 
 def renewed(book: PromiseBook) -> PromiseBook:
-    """The book with a new plan where one serves every promise and ends no later; else with the kept
-    one.
+    """The book with a new plan if one serves every promise and ends no later, else the
+    book itself.
     """
     plan = replan(book.jobs, book.grid)
     if plan is None or slots_of(plan) > slots_of(book.plan):
@@ -227,7 +225,7 @@ def renewed(book: PromiseBook) -> PromiseBook:
 def held_in(
     book: PromiseBook, job: SloJob, held: Segments, ledger: PromiseLedger
 ) -> AdmissionVerdict:
-    """It gets these slots, which the kept plan leaves free."""
+    """Promise these slots, which the kept plan leaves free."""
     free = ledger.free.copy()
     hold(free, held, width(job, book.grid))
     return entered(book, job, VerdictGround.HOLES, book.plan.with_job(job.key, held), free)
@@ -236,7 +234,7 @@ def held_in(
 def entered(
     book: PromiseBook, job: SloJob, by: VerdictGround, plan: SlotPlan, free: Slots
 ) -> AdmissionVerdict:
-    """The book with the job in it, and with this plan, which leaves so many GPUs `free`."""
+    """The book with the job in it and this plan, which leaves `free` GPUs in each slot."""
     made = replace(book, jobs=(*book.jobs, job), plan=plan)
     asked = row(job, job.promised or 0, book.grid)
     made._kept[:] = [book.ledger(len(free)).with_job(job.key, asked, free)]

@@ -1,5 +1,5 @@
-"""Why the kept plan does not keep a promise as the cluster is now, and what could be promised in
-its place.
+"""Why the kept plan does not keep a promise as the cluster is now, and what could be promised
+instead.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from dlq_master.policy.promise.verdicts.reading import goes_on, pace, pause_of, 
 
 
 class Danger(NamedTuple):
-    """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds
-    of work: its remaining need for which it has slots. For a job that has used up its reservation
-    (`over`), that need and its run time. For a job whose own steps will use it up (`steps`), the
-    time of all its work by these steps, and by its estimate.
+    """Why a promise is in danger.
+
+    `lack`: the GPUs missing in the fullest of its slots; 0: that is not the reason. Else `needs_s`
+    and `has_s`, seconds of work: the remaining need, and the part that has slots. With `over` the
+    job has used up its reservation: its reserved and its present run time. With `steps` it will use
+    it up: all its work by its own steps, and by its estimate.
     """
 
     lack: int = 0
@@ -36,10 +38,10 @@ class Danger(NamedTuple):
     has_s: float = 0.0
     over: bool = False
     steps: bool = False
-    silent: bool = False  # what it did since its last save may be lost
+    silent: bool = False  # work since its last save may be lost
 
     def words(self, closed: str) -> str:
-        """The same for people; `closed`: nodes that are gone."""
+        """The reason in words. `closed`: the nodes that are gone."""
         if self.over:
             return (
                 f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were "
@@ -64,24 +66,23 @@ class Danger(NamedTuple):
 
 
 def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
-    """The cluster's own nodes with such GPUs that take no work, and why, the last to be lost first;
-    empty: none.
-    """
+    """The own nodes of this type that take no work, and why, the last lost first; empty: none."""
     gone = [
         node
         for node in cluster.nodes.values()
         if is_own(node) and gpu_type in node.masks() and (not node.open or node.windows)
     ]
     gone.sort(key=lambda node: (-_since_s(node), node.node_id))
-    return few([f"{node.node_id} is {_why(node)}" for node in gone])
+    return few([f"{node.node_id} is {_closed_because(node)}" for node in gone])
 
 
 def given_up(
     chosen: Selection, asked: Iterable[SloJob], own: SloJob, grid: Grid, begin_s: float, why: str
 ) -> Alternative:
-    """The message to a job whose promise no plan keeps. It has the cause, the promises that are
-    kept, and the time by which it could be done beside them. `begin_s`: the instant from which the
-    plan counts.
+    """The message to a job whose promise no plan keeps.
+
+    It names the cause, the promises that are kept, and the deadline that is possible beside them.
+    `begin_s`: the instant of the plan's start.
     """
     kept = [job for job in asked if job.promised is not None and job.key not in chosen.broken]
     names = sorted([job.key for job in kept], key=int)
@@ -99,11 +100,13 @@ def given_up(
 
 
 def _since_s(node: Node) -> float:
+    """When the node was last marked or lost."""
     noted = [note.since_s for note in node.notes]
     return max([node.vanished_time_s or 0.0, *noted])
 
 
-def _why(node: Node) -> str:
+def _closed_because(node: Node) -> str:
+    """Why a node takes no work."""
     if node.state is not NodeState.UP:
         return node.state.value
     flags = ", ".join(sorted(flag.value for flag in node.flags))
@@ -116,9 +119,7 @@ NOISE_S = 1e-3
 
 
 class Outlook(NamedTuple):
-    """Seconds of work that are left of what is reserved, and that it has slots for until its
-    deadline.
-    """
+    """Seconds of its reserved work that are left, and that have slots before the deadline."""
 
     needs_s: float
     has_s: float
@@ -129,23 +130,23 @@ class Outlook(NamedTuple):
 
 
 def is_silent(attempt: Attempt | None) -> bool:
-    """Whether nobody knows what it does: a node of it is not heard."""
+    """Whether one of the attempt's nodes is silent, so that its state is unknown."""
     return attempt is not None and attempt.state is AttemptState.UNKNOWN
 
 
 def outlook(view: View, job: Job, extra: float) -> Outlook:
-    """Of a job that is promised a deadline, if it gets all the slots that are planned for it.
+    """The outlook of a promised job that gets all its planned slots.
 
-    Plans are made on the safe side. Every segment pays for a save and a resume, and the work of a
-    best-effort run counts once it is saved. So a warning of risk is certain.
+    Plans are pessimistic: every segment pays for a save and a resume, and best-effort work counts
+    once it is saved. So a warning is certain.
     """
     cluster, at_s = view.cluster, view.now_s
     attempt = cluster.live_attempt(job)
     if is_silent(attempt):
-        attempt = None  # only what it has saved is certain
+        attempt = None  # only saved work is certain
     needs_s = (total_s(job, extra) - worked_s(cluster, job, attempt, at_s)) / pace(cluster, job)
     if attempt is not None and attempt.state is AttemptState.PAUSING:
-        needs_s -= attempt.executed_s(at_s)  # it is saving that
+        needs_s -= attempt.executed_s(at_s)  # it is saving this work
     by_s, term_s = due_s(job, job.promised or 0), slot_s(cluster)
     runs, has_s = goes_on(attempt, at_s), 0.0
     if runs and attempt is not None:

@@ -1,4 +1,4 @@
-"""The offer of a possible promise: the earliest deadline, fewer GPUs, or the same after others
+"""The promise that could be made instead: a later deadline, fewer GPUs, or the same after others
 end.
 """
 
@@ -29,7 +29,7 @@ PLAN_CHECKS = 10
 
 
 class FixKind(StrEnum):
-    """The values that the user can change."""
+    """The kinds of changes that the user can make."""
 
     FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for, or the one `at_s`
     LATER_DEADLINE = "later_deadline"  # `at_s`: the earliest that can be promised
@@ -38,7 +38,7 @@ class FixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A change with which the job would be guaranteed now (or, of a quota, from then on)."""
+    """A change with which the job could be promised now; for a quota, from `at_s` on."""
 
     kind: FixKind
     at_s: float | None = None
@@ -47,9 +47,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseOffer:
-    """`earliest_s`: the earliest deadline that could be promised as things are, None if none could;
-    `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are
-    first."""
+    """`earliest_s`: the earliest deadline that could be promised now; None: none could. `fix`: the
+    cheapest change.
+
+    Fewer GPUs with the same deadline cost the user nothing, so they come first.
+    """
 
     earliest_s: float | None
     fix: Fix | None
@@ -63,9 +65,10 @@ def offer(
     *,
     out_of_time: Callable[[], bool] = never,
 ) -> PromiseOffer:
-    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known.
-    A job that is too wide, and names no other sizes, hears the promise for as many GPUs as there
-    are, if it scales.
+    """The offer to a refused job.
+
+    `work_by_gpus`: `work_s` at other widths, as far as known. A job that is too wide and names no
+    other sizes is offered as many GPUs as there are, as if it scaled linearly.
     """
     if verdict.by is VerdictGround.QUOTA:
         waits = _quota_opens(book, job)
@@ -85,11 +88,10 @@ def offer(
 def earliest_deadline(
     book: PromiseBook, job: SloJob, out_of_time: Callable[[], bool] = never
 ) -> float | None:
-    """The earliest deadline, in seconds from the plan's start, that a plan was found for.
+    """The earliest deadline found, in seconds from the plan's start; None: too wide, or too long.
 
-    One scan gives the least number of slots that the fluid test allows, and the kept plan's holes
-    give a certain one. At most `PLAN_CHECKS` halvings with new plans close in between them. None:
-    too wide, or too long for any plan.
+    One scan gives the fewest slots that the fluid test allows, and holes of the kept plan give a
+    sure end. Between them at most `PLAN_CHECKS` bisections try new plans.
     """
     grid = book.grid
     wide, slots = width(job, grid), needed(runtime_s(job), grid.term_s)
@@ -103,7 +105,7 @@ def earliest_deadline(
     if held is None:
         return None
     best_s = _promised_s(completion_s(job, held, grid), grid)
-    if low is None:  # existing promises hold more than new ones may: the sure part is said
+    if low is None:  # promises hold more than new ones may, so only `best_s` is certain
         return best_s
     high = ceil(best_s / grid.term_s)
     for _ in range(PLAN_CHECKS):
@@ -113,8 +115,7 @@ def earliest_deadline(
         asked = job._replace(steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
         found = admit(book, asked, demand=demand, out_of_time=out_of_time)
         if found.guaranteed:
-            # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be
-            # found.
+            # A deadline closer by a part of a slot might not be found again, so this one is told.
             best_s, high = min(best_s, middle * grid.term_s), middle
         else:
             low = middle + 1
@@ -122,7 +123,7 @@ def earliest_deadline(
 
 
 def _promised_s(completed_s: float, grid: Grid) -> float:
-    """A deadline that a completion keeps under the grid's way to count."""
+    """The deadline that an end meets as the grid counts deadlines."""
     if grid.whole_leases:
         return needed(completed_s, grid.term_s) * grid.term_s
     return completed_s
@@ -134,7 +135,7 @@ def _narrower(
     work_by_gpus: Mapping[int, float] | None,
     out_of_time: Callable[[], bool],
 ) -> Fix | None:
-    """The most GPUs below those asked for with which the deadline can be promised."""
+    """The most GPUs below the requested ones with which the deadline can be promised."""
     for gpus, work_s in sorted((work_by_gpus or {}).items(), reverse=True):
         if gpus >= job.gpus or out_of_time():
             continue
@@ -146,7 +147,7 @@ def _narrower(
 def _as_wide_as_there_is(
     book: PromiseBook, job: SloJob, gpus: int, out_of_time: Callable[[], bool]
 ) -> Fix | None:
-    """So many GPUs, and by when, if the work takes as much longer as they are fewer."""
+    """`gpus` GPUs and a deadline for them, if the run time grows as the GPUs fall."""
     made = job._replace(
         gpus=gpus, work_s=(job.work_s + job.resume_s) * job.gpus / gpus, promised=None
     )
@@ -155,7 +156,7 @@ def _as_wide_as_there_is(
 
 
 def _quota_opens(book: PromiseBook, job: SloJob) -> Fix | None:
-    """When enough of the team's guaranteed jobs have ended by the kept plan; None if never."""
+    """When enough of the team's guaranteed jobs have ended by the kept plan; None: never."""
     quota = book.quota(job.team)
     if quota is None or job.gpus > quota:
         return None

@@ -1,11 +1,10 @@
-"""Admission as Chronus prints it (section 3.3.2): the program is asked whether there is a solution
-with the job in it.
+"""Admission as Chronus prints it (section 3.3.2): does the program have a solution with the job in
+it?
 
-Every guaranteed job makes one of its deadlines, whichever: constraint (5). So a job is promised the
-last of them, and the cycles look for a better one. Two questions need no solver, since the answer
-of the program is known. A job that fails the fluid test has no solution even with leases in
-fractions. A job that finds its leases in what the cached solution leaves free has one: that
-solution with these leases.
+Every guaranteed job meets any one of its deadlines: constraint (5). So a job is promised its last
+one, and the cycles look for a better one. In two cases the program's answer is known without a
+solver. A job that fails the fluid test has no solution, even with leases in fractions. A job that
+fits into the free slots of the cached solution has one: that solution with these leases.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ from dlq_master.policy.promise.verdicts.admission import (
 def admit_by_program(
     book: PromiseBook, job: SloJob, steps: Sequence[int] | None, budget: ProgramBudget
 ) -> AdmissionVerdict:
-    """Promise the last of `steps` (default: all) that the program has a solution for. With an
-    empty budget the cached solution alone is asked.
+    """Promise the last of `steps` (default: all) if the program has a solution for it.
+
+    With an empty budget only the cached solution is tried.
     """
     refused, reach = shut_out(book, job, steps)
     if refused is not None:
@@ -55,14 +55,14 @@ def admit_by_program(
 
 
 def _ground(made: Solved) -> VerdictGround:
-    """Of a refusal; without a proof and within the limit, no plan had room for the pauses too."""
+    """The ground of a refusal. Without a proof and in time, no plan had room for the pauses too."""
     if made.impossible:
         return VerdictGround.PROVEN
     return VerdictGround.LIMIT if made.timed_out else VerdictGround.PLAN
 
 
 def _lost(book: PromiseBook) -> SlotPlan:
-    """The slots of promises that are out of reach: they keep them until that is told."""
+    """The slots of promises that are out of reach; they keep them until that is told."""
     lost = {}
     for job in book.jobs:
         slots = book.plan.segments.get(job.key)

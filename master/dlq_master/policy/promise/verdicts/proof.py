@@ -1,8 +1,8 @@
-"""Does a plan of slots break what was promised? Counted anew, slot by slot, apart from the maker of
-the plan.
+"""Does a plan of slots break a promise? Counted anew, slot by slot, independent of the plan's
+maker.
 
-Making such a plan may take a second, counting it takes milliseconds. So the receiver of a plan need
-not trust its maker. An earlier fault (a node is gone, a job takes too long) may remain after.
+Making a plan may take a second, counting takes milliseconds. So the receiver of a plan need not
+trust its maker. A fault that existed before (a node is gone, a job takes too long) may remain.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Jobs = Mapping[JobId, Job]
 
 
 def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
-    """The promises that these changes would break, in words; empty: every kept promise is kept."""
+    """The promises that these changes would break, in words; empty: none."""
     cluster = view.cluster
     reserves = {change.job_id: change for change in changes if isinstance(change, Reserve)}
     slots = [change.slot for change in changes if isinstance(change, NextSlot)]
@@ -56,7 +56,7 @@ def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
             before[stands or type_of(cluster, job)][job_id] = job
     for gpu_type, jobs in sorted(before.items()):
         after = {job_id: _after(job, reserves.get(job_id)) for job_id, job in jobs.items()}
-        if not slots:  # until the next slot is decided, slots that nobody was promised give way
+        if not slots:  # before the next slot is decided, slots without a promise may be taken
             jobs = _promised(jobs, after)
             after = {job_id: after[job_id] for job_id in jobs}
         fault = _fault(view, gpu_type, jobs, after, origin, rules)
@@ -66,7 +66,7 @@ def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
 
 
 def _promised(before: Jobs, after: Jobs) -> dict[JobId, Job]:
-    """The earlier jobs with a promise then or after."""
+    """The jobs with a promise before or after."""
     both = (before, after)
     return {
         job_id: job
@@ -76,6 +76,7 @@ def _promised(before: Jobs, after: Jobs) -> dict[JobId, Job]:
 
 
 def _after(job: Job, change: Reserve | None) -> Job:
+    """The job after a change."""
     if change is None:
         return job
     added = job.margin if change.margin is None else change.margin
@@ -86,16 +87,17 @@ def _after(job: Job, change: Reserve | None) -> Job:
 def _fault(
     view: View, gpu_type: str, before: Jobs, after: Jobs, origin: int, rules: Promises
 ) -> str:
+    """The fault of changes on one GPU type, in words; empty: none."""
     changed = {job_id: job for job_id, job in after.items() if job is not before[job_id]}
     for job_id, job in changed.items():
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
     grid = kept_grid(view.cluster, gpu_type, origin, rules)
-    asked = _wanted(before.values(), origin, grid)
+    asked = _demand_changes(before.values(), origin, grid)
     wanted = asked.copy()
-    _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
-    _want(wanted, changed.values(), origin, grid)
+    _count_demand(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
+    _count_demand(wanted, changed.values(), origin, grid)
     slots = sorted(wanted)  # where either changes
     full = _over(asked, grid, slots)
     for slot, gpus in _over(wanted, grid, slots).items():
@@ -105,29 +107,29 @@ def _fault(
         short = _in_any(before[job_id], full, origin)
         fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
         if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
-            continue  # not all of them can be kept: the maker chooses
+            continue  # not all promises can be kept, and the maker chooses
         if fault:
             return f"job {job_id} {fault}"
     return ""
 
 
 def _late(view: View, jobs: Jobs, origin: int, grid: Grid, rules: Promises) -> bool:
-    """Whether there is a promise that its own slots do not keep any more."""
+    """Whether any promise is not kept by its own slots any more."""
     held = [job for job in jobs.values() if job.promised is not None]
     return not all(_keeps(view, job, origin, grid, rules) for job in held)
 
 
-def _wanted(jobs: Iterable[Job], origin: int, grid: Grid) -> Counter[int]:
-    """By how many GPUs more, or fewer, are asked for in a slot than in the one before it."""
+def _demand_changes(jobs: Iterable[Job], origin: int, grid: Grid) -> Counter[int]:
+    """By how many GPUs the demand of a slot exceeds that of the slot before."""
     change = Counter[int]()
-    _want(change, jobs, origin, grid)
+    _count_demand(change, jobs, origin, grid)
     return change
 
 
-def _want(
+def _count_demand(
     change: Counter[int], jobs: Iterable[Job], origin: int, grid: Grid, times: int = 1
 ) -> None:
-    """Count these jobs too; with `times` -1 no more."""
+    """Add the demand of these jobs; with `times` -1 subtract it."""
     for job in jobs:
         wide = times * grid.wide(job.request.gpus)
         for begin, end in job.slots:
@@ -137,7 +139,7 @@ def _want(
 
 
 def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, int]:
-    """The slots of these that are asked for more GPUs than they have, and how many more."""
+    """The overfull slots among these, and by how many GPUs."""
     held = accumulate(change[slot] for slot in slots)
     return {
         slot: gpus - grid.at(slot)
@@ -149,11 +151,11 @@ def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, i
 def at_risk(
     view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
 ) -> dict[JobId, Danger]:
-    """The jobs whose promise the kept plan does not keep as the cluster is now, and why. It has
-    fewer GPUs than slots are planned for, or too few slots are left to the job. Or the job has run
-    for longer than was reserved. The next slot's plan mends that, or gives promises up. `told_s`:
-    the time of all of a job's work by its own steps. A job that will run for longer than was
-    reserved is at risk before it has.
+    """The promises that the kept plan does not keep as the cluster is now, and why.
+
+    There are fewer GPUs than planned, too few slots are left, or the job has overrun its
+    reservation. The next slot's plan mends that, or gives promises up. `told_s`: the time of all of
+    a job's work by its own steps. A job that will overrun its reservation is at risk before it has.
     """
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
@@ -163,7 +165,7 @@ def at_risk(
     found = {}
     for gpu_type, jobs in by_type.items():
         grid = kept_grid(cluster, gpu_type, origin, rules)
-        wanted = _wanted(jobs.values(), origin, grid)
+        wanted = _demand_changes(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():
             danger = _danger(view, job, full, origin, rules, told_s.get(job_id))
@@ -180,6 +182,7 @@ def _danger(
     rules: Promises,
     told_s: float | None,
 ) -> Danger | None:
+    """The danger of one promise; None: it is safe. `full`: overfull slots, and by how many GPUs."""
     cluster, extra = view.cluster, margin(view.cluster, rules)
     attempt = cluster.live_attempt(job)
     silent = is_silent(attempt)
@@ -200,8 +203,9 @@ def _danger(
 def _outruns(
     view: View, job: Job, attempt: Attempt | None, reserved_s: float, told_s: float
 ) -> bool:
-    """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither
-    ends in time before anybody decides again."""
+    """Whether by its own steps it needs more than the `reserved_s` left to it, and will not end in
+    time before the next decision.
+    """
     needs_s = (left_s(job, attempt, view.now_s, told_s) or 0.0) / pace(view.cluster, job)
     if needs_s <= reserved_s + NOISE_S:
         return False
@@ -218,8 +222,9 @@ def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:
 def _loses(
     view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises, *, short: bool
 ) -> str:
-    """A forbidden change of its promise; empty: none. `short`: its slots are planned for more GPUs
-    than there are, and somebody has to give way.
+    """A forbidden change of its promise; empty: none.
+
+    `short`: its slots are overfull, and some job has to give way.
     """
     if after.promised is None and before.promised is None:
         return ""
@@ -234,6 +239,7 @@ def _loses(
 
 
 def _keeps(view: View, job: Job, origin: int, grid: Grid, rules: Promises) -> bool:
+    """Whether the job's own slots keep its promise."""
     cluster, extra = view.cluster, margin(view.cluster, rules)
     if not job.slots and will_end(view, job, origin, extra):
         return True

@@ -1,7 +1,7 @@
 """Jobs with deadlines, and the kept plan, as the planner of promises sees them.
 
-The kept plan lies with its jobs, as numbers of slots (`Job.slots`). Slot k of the SLO grid is the
-term from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
+The kept plan is stored with its jobs, as numbers of slots (`Job.slots`). Slot k of the SLO grid is
+the term from k T to (k + 1) T. A plan counts from the first slot that is not decided.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
 
 def margin(cluster: Cluster, rules: Promises, job: Job | None = None) -> float:
-    """The part of an estimate that a new promise adds to it; None: to that of any job."""
+    """The share of an estimate that a new promise adds to it; without `job`, the share
+    for any job.
+    """
     if rules.margin is not None:
         return rules.margin
     known, declared = cluster.profiling, job is None or job.basis.source is Source.DECLARED
@@ -54,13 +56,12 @@ def margin(cluster: Cluster, rules: Promises, job: Job | None = None) -> float:
 def slo_job(
     cluster: Cluster, job: Job, origin: float, extra: float, *, spare: bool = False
 ) -> SloJob:
-    """A job as it will be when slot `origin` begins, if its leases last until then. A fraction is
-    an instant in a slot.
+    """A job as it will be when slot `origin` begins, if its leases last until then.
 
-    Of who runs with a lease that ends before only the work counts that it has saved. A plan charges
-    every segment one save and one resume. A job that has saved already gets that back. A job that
-    has grown beyond its base pays for the way back, whenever that is. `spare`: it is charged one
-    more, to be spent when it has to make way for others. Deadlines count as far as plans look.
+    A fractional `origin` is an instant within a slot. If its lease ends earlier, only saved work
+    counts. A plan charges every segment one save and one resume. A job that has saved already gets
+    that back. A job that has grown beyond its base pays for the way back. `spare`: one more charge,
+    for when it has to make way for others. Deadlines count as far as plans look.
     """
     attempt = cluster.live_attempt(job)
     save_s, resume_s = pause_of(cluster, job)
@@ -93,7 +94,7 @@ def slo_job(
 
 
 def pause_of(cluster: Cluster, job: Job) -> Pause:
-    """The charge of each stop: as promised, or as measured for its own and its family's stops."""
+    """The charge of each stop: as promised, or as measured for the job and its family."""
     if job.pause is not None:
         return measured(job, job.pause)
     terms = cluster.terms
@@ -103,33 +104,35 @@ def pause_of(cluster: Cluster, job: Job) -> Pause:
 
 
 def pace(cluster: Cluster, job: Job) -> float:
-    """Seconds of its run time that a second on the GPUs of its promise does."""
+    """Seconds of its run time that one second on the GPUs of its promise does."""
     return cluster.pace(job, type_of(cluster, job)) if cluster.speeds.declared else 1.0
 
 
 def total_s(job: Job, extra: float) -> float:
-    """Seconds of work that are reserved for it, by the margin of the day of its promise. A later
-    margin would take from others the GPUs of their promises.
+    """The seconds of work reserved for a job, with the margin of the day of its promise.
+
+    A later margin would take GPUs from other promises.
     """
     margin = extra if job.margin is None else job.margin
     return reserved_s(job.duration_estimate_s or 0.0, margin)
 
 
 def has_grown(job: Job, attempt: Attempt | None) -> bool:
-    """Whether it holds more than it is promised."""
+    """Whether it holds more GPUs than it is promised."""
     return attempt is not None and attempt.lease.allocation.width > job.request.gpus
 
 
 def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
-    """Whether it holds GPUs until `begin_s`, and may then go on there."""
+    """Whether it holds GPUs until `begin_s`, and may go on there."""
     if attempt is None or attempt.state not in ACTIVE:
         return False
     return attempt.lease.term_end_s >= begin_s
 
 
 def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
-    """The work that it will have done by then, in seconds of its estimate. More GPUs than it asked
-    for count no more than those.
+    """The work done by `at_s`, in seconds of its estimate.
+
+    More GPUs than it asked for count no more than those.
     """
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
@@ -142,9 +145,10 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
 
 
 def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
-    """The work that it keeps at any end of its live attempt, in seconds of its estimate. It is the
-    content of its checkpoints, as after a node that is lost. `until_s`: a checkpoint whose time is
-    later, by another clock, counts no more.
+    """The work that it keeps if its attempt ends in any way, in seconds of its estimate.
+
+    That is the work in its checkpoints. A checkpoint counts as taken at `until_s` at the latest,
+    since another clock may be ahead.
     """
     if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
         return job.worked_s
@@ -158,22 +162,21 @@ def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float)
 
 
 def _slowest(job: Job, attempt: Attempt) -> float:
-    """How fast it runs at least, 1 on what it asked for, of the type of its run time."""
+    """A lower bound of its speed; 1 on the GPUs that it asked for, of the type of its run time."""
     width, paced = attempt.lease.allocation.width, attempt.paced(job.request)
     return paced * min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else paced
 
 
 def may_make_way(job: Job, grid: Grid) -> bool:
-    """Whether a promise to it has to leave time for one more pause: once it may be asked to go
-    elsewhere.
+    """Whether a promise to the job must leave time for one more pause, in case it has to move.
 
-    A job on whole nodes is in nobody's way.
+    A job on whole nodes never has to.
     """
     return not job.moves and round_up(job.request.gpus, grid.node_gpus) < grid.node_gpus
 
 
 def can_pause(view: View, job: Job, rules: Promises) -> bool:
-    """Whether its plan keeps its promise even if it stops before the present slot, and goes on in
+    """Whether its plan keeps its promise even if it stops before the present slot and goes on in
     it.
     """
     cluster, origin = view.cluster, view.cluster.slot
@@ -186,12 +189,12 @@ def can_pause(view: View, job: Job, rules: Promises) -> bool:
 
 
 def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
-    """Whether it runs, and will have completed when that slot begins, but not before now."""
+    """Whether it runs, and will end between now and the begin of that slot."""
     return ends_by(view, job, view.cluster.live_attempt(job), slot, total_s(job, extra))
 
 
 def ends_by(view: View, job: Job, attempt: Attempt | None, slot: int, reserved_s: float) -> bool:
-    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    """The same for its live attempt and its reserved seconds (`total_s`)."""
     cluster = view.cluster
     begin_s = slot * slot_s(cluster)
     if not goes_on(attempt, begin_s):
@@ -201,19 +204,17 @@ def ends_by(view: View, job: Job, attempt: Attempt | None, slot: int, reserved_s
 
 
 def overruns(view: View, job: Job, extra: float) -> bool:
-    """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much
-    longer.
-    """
+    """Whether it has used up its reserved time and has not ended."""
     return has_overrun(view, job, view.cluster.live_attempt(job), total_s(job, extra))
 
 
 def has_overrun(view: View, job: Job, attempt: Attempt | None, reserved_s: float) -> bool:
-    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    """The same for its live attempt and its reserved seconds (`total_s`)."""
     return worked_s(view.cluster, job, attempt, view.now_s) > reserved_s + _LEAST_S
 
 
 def kept_plan(jobs: Iterable[Job], origin: int) -> SlotPlan:
-    """The rest of the slots that were planned for these jobs, from slot `origin` on."""
+    """The slots planned for these jobs, from slot `origin` on."""
     return SlotPlan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
 
 
@@ -224,13 +225,13 @@ def numbered(plan: SlotPlan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
 
 
 def band_of(job: Job, slot: int, rules: Promises) -> Band:
-    """Where it stands in this slot."""
+    """The job's band in this slot."""
     return band_with(job.band, job.promised, rules, planned=job.planned(slot))
 
 
 def band_with(band: Band, promised: int | None, rules: Promises, *, planned: bool) -> Band:
-    """The same for a job that stood in `band`, may be `promised` a step, and has the slot or
-    not.
+    """The band of a job that was in `band`, has a `promised` step or none, and has the
+    slot or not.
     """
     if planned:
         return Band.SLO
@@ -240,13 +241,11 @@ def band_with(band: Band, promised: int | None, rules: Promises, *, planned: boo
 
 
 def may_grow(cluster: Cluster, job: Job, rules: Promises) -> bool:
-    """Whether its kept plan keeps its promise even if it stops now for a size beyond its base, and
-    once more later.
+    """Whether its plan keeps its promise if it stops now to grow, and once more later to shrink.
 
-    A promise counts on the base alone. Another size costs an interruption, and so does the way
-    back, which others may ask for at any boundary. In its own slots both have to come out of what
-    its plan leaves over. Its use of other slots concerns no other job. A job is taken to run no
-    slower on more GPUs than on its base.
+    A promise is for the base alone. Another size costs an interruption, and so does the way back,
+    which others may demand at any boundary. In its own slots both must fit into the plan's slack.
+    Other slots concern no other job. A job is taken to run no slower on more GPUs.
     """
     origin = cluster.slot
     if job.promised is None or not job.planned(origin):
@@ -259,9 +258,7 @@ def may_grow(cluster: Cluster, job: Job, rules: Promises) -> bool:
 
 
 def tied(cluster: Cluster, job_ids: Iterable[JobId], rules: Promises) -> frozenset[JobId]:
-    """Those of these elastic jobs that may be given no size beyond their base but the one that they
-    have.
-    """
+    """Those of these elastic jobs that may not get another size beyond their base."""
     jobs = cluster.jobs
     return frozenset(
         [

@@ -1,6 +1,4 @@
-"""The promised jobs of one GPU type as plans from some slot on see them: only who has changed is
-read anew.
-"""
+"""The promised jobs of one GPU type as plans see them; only changed jobs are read anew."""
 
 from __future__ import annotations
 
@@ -22,8 +20,10 @@ from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, to
 
 
 class Seen(NamedTuple):
-    """The values read of a job and its live attempt. They are the job as a plan sees it, its
-    reserved seconds of work in all, and its remaining slots, from the plan's start.
+    """A job and its live attempt as read for a plan.
+
+    `own`: the job as the plan sees it. `reserved_s`: all its reserved seconds of work. `slots`: its
+    remaining slots, from the plan's start.
     """
 
     job: Job
@@ -37,8 +37,9 @@ Table = dict[JobId, Seen]
 
 
 def seen(cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid) -> Table:
-    """The jobs with a promise on GPUs of this type, in the order of the cluster's index, for plans
-    that count from slot `origin`. As long as nobody has changed it is the same object.
+    """The jobs with a promise on this GPU type, in the order of the cluster's index.
+
+    `origin`: the slot from which plans count. The same object while no job has changed.
     """
     key, of = ("seen", gpu_type), (cluster.terms, origin, extra, grid.node_gpus)
     known: Table = cluster.memo.get(key, *of) or {}
@@ -61,7 +62,7 @@ def seen(cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid)
 
 
 def _still(one: Seen, attempts: Mapping[AttemptKey, Attempt]) -> bool:
-    """Whether a job that has not changed has the same live attempt."""
+    """Whether an unchanged job has the same live attempt."""
     attempt = one.attempt
     if attempt is None:
         return one.job.live_attempt is None
@@ -71,7 +72,7 @@ def _still(one: Seen, attempts: Mapping[AttemptKey, Attempt]) -> bool:
 def _read(
     cluster: Cluster, job: Job, origin: int, extra: float, grid: Grid, before: Seen | None
 ) -> Seen:
-    """The job as it is now; a value equal to `before` is the same object."""
+    """The job as it is now; a value equal to that of `before` is the same object."""
     own = slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid))
     slots = left_of(job.slots, origin)
     if before is not None and (own, slots) == (before.own, before.slots):
@@ -82,7 +83,7 @@ def _read(
 def kept_book(
     cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid, rules: Promises
 ) -> PromiseBook:
-    """The promises on GPUs of this type, from slot `origin` on."""
+    """The promises on this GPU type, from slot `origin` on."""
     table = seen(cluster, gpu_type, origin, extra, grid)
     key, of = ("book", gpu_type), (cluster.terms, origin, extra, grid, rules.quotas)
     known: tuple[Table, PromiseBook] | None = cluster.memo.get(key, *of)
@@ -97,7 +98,7 @@ def kept_book(
 
 
 def _changed(table: Table, other: Table) -> list[Promised]:
-    """The rows of a table that are missing in the other one."""
+    """The rows of a table that the other one lacks."""
     found = []
     for job_id, one in table.items():
         was = other.get(job_id)

@@ -1,9 +1,8 @@
-"""The conditions of a list. A job that passes all of them belongs into it.
+"""The conditions of a list. A job that meets all of them belongs to it.
 
-Each condition also answers for a whole block: all its jobs pass, or none does, or one has to look
-at each. Of other users' jobs, the fields that are hidden (`job_view.redacted`) are as if they were
-empty. So nothing is learned of them by asking for a name, a team or a word. Their numbers are for
-lists of everybody.
+Each condition also answers for a whole block: all of its jobs meet it, or none, or each must be
+tested. Hidden fields of other users' jobs (`job_view.redacted`) count as empty, so that a search
+reveals nothing. Job ids are visible in lists of all users.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ENDED_STATES: Final = frozenset(state.value for state in ENDED)
 
 
 class Condition(NamedTuple):
-    """A condition for jobs. Of a block: whether all its jobs pass, or none; None: look at each."""
+    """A condition for jobs. For a block: whether all its jobs meet it, or none; None: test each."""
 
     job: Callable[[Job], bool]
     block: Callable[[JobBlock], bool | None]
@@ -36,7 +35,7 @@ class Condition(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """All of them. Equal subjects have equal conditions, but for the moving ones."""
+    """All conditions of a list. Equal subjects mean equal conditions, apart from moving ones."""
 
     each: tuple[Condition, ...]
     subject: Hashable
@@ -51,8 +50,8 @@ def conditions_of(
     living: bool,
     checks: bool,
 ) -> Conditions:
-    """The conditions for jobs in memory. `living`: jobs that have not ended belong to them;
-    `checks`: so do checks of nodes.
+    """The conditions for jobs in memory. `living`: with living jobs; `checks`: with checks of
+    nodes.
     """
     own_only = bool(asked.name or asked.team or asked.user == caller.name)
     found = [*_of_fields(asked), *_of_ends(asked, living=living)]
@@ -74,7 +73,7 @@ def conditions_of(
 
 
 def eyes_of(caller: Caller, read: Published) -> Hashable:
-    """Callers with equal eyes see the same of all jobs."""
+    """A key of the caller's rights: callers with equal keys see the same facts about all jobs."""
     if caller.sees_all:
         return ()
     return caller.name, caller.person, caller.since_s, others_for(read, caller)
@@ -155,7 +154,7 @@ def _stand_in(states: frozenset[str], block: JobBlock) -> bool | None:
 
 
 def known_state(word: str) -> str:
-    """The word of a state in which jobs are shown; InvalidRequest for another."""
+    """The name of a shown state. InvalidRequest: there is no such state."""
     if word not in SHOWN_STATES:
         guess = did_you_mean(word, SHOWN_STATES)
         raise InvalidRequest(f"no job is ever shown as {shown(word)}{guess}", field="states")

@@ -1,9 +1,8 @@
-"""The jobs of a list in the order of their ids, some at a time, and their total. The jobs of memory
-and those of the disk are one list.
+"""The jobs of a list by id, some at a time, and their total.
 
-Blocks of jobs are counted as a whole where their jobs are alike, and by the notes of an earlier
-look where they are not. SQLite counts the jobs of the disk, off the loop. A job that ends meanwhile
-may be counted twice, or not at all.
+Jobs in memory and jobs on disk form one list. A block of alike jobs is counted as a whole, and
+other blocks by the notes of an earlier look. SQLite counts the jobs on disk, outside the loop. A
+job that ends meanwhile may be counted twice, or not at all.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ PAST_AT_ONCE: Final = 256  # rows of the disk
 
 
 class ListedJobs(NamedTuple):
-    """Some jobs that belong into a list."""
+    """Some jobs of a list."""
 
     jobs: Sequence[Job]
-    block: JobBlock | None = None  # they are this whole block
+    block: JobBlock | None = None  # the jobs are this whole block
 
 
 async def listed(wanted: Wanted, after: int) -> AsyncIterator[ListedJobs]:
-    """The wanted jobs with ids above `after`, some at a time, without end of page."""
+    """The jobs of the list with ids above `after`, some at a time, across pages."""
     async for some in _candidates(wanted, after):
         if not isinstance(some, JobBlock):
             jobs = await wanted.selection.of_some(some)
@@ -42,7 +41,7 @@ async def listed(wanted: Wanted, after: int) -> AsyncIterator[ListedJobs]:
 
 
 async def total(wanted: Wanted) -> int:
-    """The number of jobs on all pages together."""
+    """The number of jobs on all pages."""
     if wanted.named is not None:
         return len(await wanted.selection.of_some(list(wanted.named.values())))
     count = 0 if wanted.past is None else await wanted.read.past_count(wanted.past)
@@ -69,7 +68,7 @@ async def parts_of(jobs: Sequence[Job]) -> AsyncIterator[ListedJobs]:
 
 
 async def _candidates(wanted: Wanted, after: int) -> AsyncIterator[Sequence[Job] | JobBlock]:
-    """The jobs of its user. The disk is read for its past alone."""
+    """The jobs of the list's user. The disk is read only for past jobs."""
     read, user = wanted.read, wanted.user
     if wanted.named is not None:
         by_id = wanted.named
@@ -93,8 +92,8 @@ async def _candidates(wanted: Wanted, after: int) -> AsyncIterator[Sequence[Job]
 def _with_past(
     chunk: Sequence[Job], user: str, read: Published, after: int
 ) -> Iterator[Sequence[Job] | JobBlock]:
-    """The jobs of the disk, and the jobs of memory between them, in the order of their ids. Of a
-    job in both, the value of memory counts.
+    """Jobs on disk, merged with jobs in memory by id. Of a job in both, the value in
+    memory counts.
     """
     place, last = 0, chunk[-1].job_id
     for number in read.block_numbers(user, after):

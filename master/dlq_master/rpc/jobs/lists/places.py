@@ -1,7 +1,8 @@
-"""Where the pages of an ordered list begin. A page token names the order, and the place of the last
-shown job. So jobs that come and go between two pages shift nothing.
+"""Where the pages of an ordered list begin.
 
-The order by number has the numbers themselves for tokens, as it has always had.
+A page token names the order and the place of the last shown job. So jobs that come or go between
+two pages shift nothing. For the order by number, tokens are plain numbers, as they have always
+been.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LONGEST_TOKEN: Final = 2_000
 
 
 def order_of(word: str) -> ListOrder:
-    """The order of that word, "": by number. InvalidRequest for another."""
+    """The order with this name, "": by number. InvalidRequest: there is no such order."""
     key = word.removeprefix("-") or ("number" if not word else "")
     if key not in KEYS:
         raise InvalidRequest(
@@ -36,7 +37,7 @@ def order_of(word: str) -> ListOrder:
 
 
 def is_hidden(order: ListOrder, read: Published) -> bool:
-    """Whether users do not see the value of this order in other people's jobs."""
+    """Whether users do not see the value of this order for other users' jobs."""
     return order.key == "priority" or (order.key == "user" and read.others_shown != NAMED)
 
 
@@ -49,7 +50,9 @@ def token_of(order: ListOrder, last: Rank) -> str:
 
 
 def place_of(order: ListOrder, token: str) -> Rank | None:
-    """The place in a token of this order; None: there is none. InvalidRequest: it is another's."""
+    """The place in a token of this order; None: no token. InvalidRequest: a token of
+    another order.
+    """
     if not token:
         return None
     word, _, told = token.partition(".")
@@ -65,7 +68,7 @@ def place_of(order: ListOrder, token: str) -> Rank | None:
 
 
 def _checked(order: ListOrder, missing: Any, value: Any, number: Any) -> Rank:
-    """The rank; ValueError where no job could have it."""
+    """The rank. ValueError: no job can have it."""
     signed = -number if order.falling else number
     if type(missing) is not bool or type(number) is not int or not 0 < signed <= LARGEST_POSITION:
         raise ValueError("no place")

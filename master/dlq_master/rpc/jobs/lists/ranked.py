@@ -1,8 +1,8 @@
-"""A page of a list in another order than that of the numbers.
+"""A page of a list in an order other than by number.
 
-Nobody sorts all jobs. Of each block the first and the last place are noted. The blocks are looked
-at from the one that begins first, until no other one can have a job for this page. Ended jobs that
-have left memory are sorted by SQLite, off the loop. Both are merged: of a job in both, the value of
+Not all jobs are sorted. The first and the last place of each block are noted. Blocks are read in
+the order of their first place, until no further block can have a job of this page. SQLite sorts
+ended jobs that have left memory, outside the loop. Both are merged. Of a job in both, the value in
 memory counts.
 """
 
@@ -23,14 +23,14 @@ _place = itemgetter(0)
 
 
 class RankedPage(NamedTuple):
-    """The jobs of a page, and the place of its last one where others follow."""
+    """The jobs of a page, and the place of its last job if others follow."""
 
     jobs: Sequence[Job]
     last: Rank | None
 
 
 async def ranked(wanted: Wanted, after: Rank | None, most: int) -> RankedPage:
-    """At most so many of the wanted jobs that stand behind this place, in their order."""
+    """At most `most` jobs of the list behind this place, in order."""
     if wanted.named is not None:
         jobs = await wanted.selection.of_some(list(wanted.named.values()))
         found = _behind(wanted, jobs, after)
@@ -70,7 +70,7 @@ async def _of_memory(wanted: Wanted, after: Rank | None, most: int) -> list[_Pla
 
 
 async def _reach(wanted: Wanted, block: JobBlock) -> tuple[Rank, Rank] | None:
-    """The first and the last place of its jobs; None: it has none."""
+    """The first and the last place of the block's jobs; None: it has none."""
     if not block.jobs:
         return None
     if wanted.order.key == "number":

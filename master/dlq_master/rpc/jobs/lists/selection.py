@@ -1,5 +1,7 @@
-"""The jobs of blocks that belong into a list. Where all jobs of a block do, or none, nobody looks
-at each of them. The result of such a look holds until one of the jobs changes (`BlockNotes`).
+"""The jobs of blocks that belong to a list.
+
+If all jobs of a block do, or none, they are not tested one by one. The result of such tests holds
+until one of the jobs changes (`BlockNotes`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ A_BLOCK: Final = 4  # the cost of a look at one
 
 
 class JobSelection:
-    """Finds the jobs that pass some conditions; others get their turn meanwhile."""
+    """Finds the jobs that meet some conditions; other callers run meanwhile."""
 
     def __init__(self, conditions: Conditions, notes: BlockNotes, breathe: Breathe) -> None:
         self._conditions = conditions.each
@@ -26,7 +28,7 @@ class JobSelection:
         self.breathe = breathe
 
     async def of_some(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Those of them that belong into the list, in their order."""
+        """Those of these jobs that belong to the list, in order."""
         found: list[Job] = []
         for first in range(0, len(jobs), AT_ONCE):
             here = jobs[first : first + AT_ONCE]
@@ -35,7 +37,7 @@ class JobSelection:
         return found
 
     async def of_block(self, block: JobBlock) -> Sequence[Job]:
-        """The same of a block: its own jobs, the very same value, where all of them do."""
+        """The jobs of a block that belong to the list; the block's own sequence if all do."""
         await self.breathe(A_BLOCK)
         open_ones: list[Condition] = []
         for condition in self._conditions:
@@ -54,7 +56,7 @@ class JobSelection:
         return jobs
 
     async def _of_still(self, block: JobBlock) -> Sequence[Job]:
-        """The jobs that pass the conditions which do not move. A bit for each job is kept."""
+        """The jobs that meet the conditions that do not move; a bit per job is kept."""
         bits = self._passing.get(block)
         if bits is None:
             await self.breathe(LOOKED_AT * len(block.jobs))
@@ -67,7 +69,7 @@ class JobSelection:
 
 
 def _through(conditions: Iterable[Condition], jobs: Sequence[Job]) -> Sequence[Job]:
-    """The passing ones; the given sequence itself, where all pass."""
+    """The jobs that meet the conditions; the given sequence itself if all do."""
     found = jobs
     for condition in conditions:
         passes = condition.job

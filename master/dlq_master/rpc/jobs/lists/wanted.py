@@ -1,4 +1,4 @@
-"""A request for a list, understood: its conditions, its order and its sources."""
+"""A request for a list as values: its conditions, its order and its sources."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.rpc.calls.reads import Breathe
+from dlq_master.rpc.calls.reads import LOOKED_AT, Breathe
 from dlq_master.rpc.jobs.lists.conditions import ENDED_STATES, conditions_of, eyes_of, known_state
 from dlq_master.rpc.jobs.lists.places import is_hidden, order_of
 from dlq_master.rpc.jobs.lists.selection import JobSelection
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, cost_of, jobs_named, others_for
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, each_named, jobs_named, others_for
 from dlq_master.rpc.specs.intake import node_id_of, search_words
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.list_order import ListOrder, Rank
 
 MOST_STATES: Final = 256
+LONGEST_WORD: Final = 1_024  # longer than any name of a job, a user or a queue
 MOST_NAMED: Final = 200_000  # jobs that are looked at: a name alone is two
 
 
 class Wanted(NamedTuple):
-    """The jobs of a list."""
+    """A requested list of jobs."""
 
     user: str  # whose blocks, or EVERYBODY's
     named: Mapping[JobId, Job] | None  # only some of these; None: of all
@@ -43,16 +44,16 @@ class Wanted(NamedTuple):
     notes: BlockNotes
 
     def rank(self, job: Job) -> Rank:
-        """Its place in the order, for the caller."""
+        """The place of a job in the order, for the caller."""
         return self.order.rank(job, known=self.open or self.caller.may_see(job))
 
     @property
     def rank_subject(self) -> tuple[object, ...]:
-        """Ranks of a job are equal for equal subjects."""
+        """A key: ranks of a job are equal for equal keys."""
         return self.order.word, () if self.open else eyes_of(self.caller, self.read)
 
 
-def understood(
+async def understood(
     request: wire.ListJobsRequest,
     caller: Caller,
     read: Published,
@@ -60,9 +61,12 @@ def understood(
     notes: BlockNotes,
     breathe: Breathe,
 ) -> Wanted:
-    """The list that is asked for. InvalidRequest: nobody understands it. PermissionDenied: it is
-    not the caller's.
+    """The requested list. InvalidRequest: it makes no sense. PermissionDenied: the caller may not
+    see it.
     """
+    for field in ("user", "queue", "name", "team", "gpu_type"):
+        if len(getattr(request, field)) > LONGEST_WORD:  # notes of late lists keep them
+            raise InvalidRequest(f"{field} has more than {LONGEST_WORD} characters", field=field)
     asked = _asked(request, caller, read, now_s)
     if len(request.states) > MOST_STATES:
         raise InvalidRequest(f"more than {MOST_STATES} states", field="states")
@@ -72,7 +76,7 @@ def understood(
     order = order_of(request.order)
     return Wanted(
         user=EVERYBODY if asked.user is None else asked.user,
-        named=_named(request, read),
+        named=await _named(request, read, breathe),
         past=_past(asked, states, caller, read),
         selection=JobSelection(conditions, notes, breathe),
         order=order,
@@ -86,7 +90,7 @@ def understood(
 def _past(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Published
 ) -> PastJobs | None:
-    """The wanted jobs of the disk. Ended jobs of other people are not shown, and not looked for."""
+    """The jobs of the list on disk. Other users' ended jobs are not shown, and not read."""
     if not _reaches_back(asked, states, read):
         return None
     past = asked._replace(states=states & ENDED_STATES)
@@ -102,7 +106,7 @@ def _past(
 def _asked(
     request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float
 ) -> PastJobs:
-    """The request without its states; a living job may lack the end that it names."""
+    """The conditions of the request, without its states."""
     from_s, before_s = None, None
     if request.HasField("ended_within_seconds"):
         from_s = now_s - request.ended_within_seconds
@@ -133,14 +137,18 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 
 
 def _lists_checks(request: wire.ListJobsRequest) -> bool:
-    """Lists of everybody's jobs leave checks of nodes out. Those of their user have them, and so
-    has a node that is named.
+    """Whether checks of nodes are listed.
+
+    Lists of all users' jobs leave them out. Lists of one user, of a named node and of named jobs
+    have them.
     """
     return request.user != "*" or bool(request.job_ids or request.node_id or request.name)
 
 
 def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Published) -> str | None:
-    """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
+    """The user whose jobs are listed; None: all users. Jobs that an operator names may be any
+    user's.
+    """
     if caller.sees_all and request.job_ids and not request.user:
         return None
     if request.user in ("", caller.name):
@@ -151,7 +159,7 @@ def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Published)
 
 
 def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Published) -> None:
-    """PermissionDenied for what a user may not list of others."""
+    """PermissionDenied: a user may not list this of other users."""
     known = others_for(read, caller)
     if known == HIDDEN or (request.user != "*" and known != NAMED):
         raise PermissionDenied(
@@ -165,31 +173,39 @@ def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Published
         )
 
 
-def _named(request: wire.ListJobsRequest, read: Published) -> Mapping[JobId, Job] | None:
-    """The jobs that are named, or that hold something of the node. None: neither is asked for."""
+async def _named(
+    request: wire.ListJobsRequest, read: Published, breathe: Breathe
+) -> Mapping[JobId, Job] | None:
+    """The named jobs, or those that hold something of a named node. None: the request
+    has neither.
+    """
     if request.node_id:
         here = {key.job_id for key in read.attempts_on(node_id_of(request.node_id))}
         jobs = {job_id: job for job_id in here if (job := read.job(job_id)) is not None}
         if not request.job_ids:
             return jobs
-        return {job_id: job for job_id, job in _by_ids(request, read).items() if job_id in jobs}
-    return _by_ids(request, read) if request.job_ids else None
+        named = await _by_ids(request, read, breathe)
+        return {job_id: job for job_id, job in named.items() if job_id in jobs}
+    return await _by_ids(request, read, breathe) if request.job_ids else None
 
 
-def _by_ids(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:
-    named: dict[JobId, Job] = {}
-    looked_at = 0
-    for text in dict.fromkeys(request.job_ids):
-        found = jobs_named(read, text, "job_ids")
-        looked_at += cost_of(text, len(found))
-        if looked_at > MOST_NAMED:
-            raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
-        named |= {job.job_id: job for job in found if job is not None}
-    return named
+async def _by_ids(
+    request: wire.ListJobsRequest, read: Published, breathe: Breathe
+) -> dict[JobId, Job]:
+    """The existing jobs that `job_ids` name."""
+
+    def look_up(name: str) -> list[Job | None]:
+        return jobs_named(read, name, "job_ids")
+
+    found: dict[JobId, Job] = {}
+    for named in each_named(dict.fromkeys(request.job_ids), look_up, "job_ids", MOST_NAMED):
+        await breathe(LOOKED_AT * named.cost)
+        found |= {job.job_id: job for job in named.jobs if job is not None}
+    return found
 
 
 def _reaches_back(asked: PastJobs, states: frozenset[str], read: Published) -> bool:
-    """Whether jobs that have left memory may be among those asked for."""
+    """Whether jobs that have left memory may be in the list."""
     if states and not states & ENDED_STATES:
         return False
     from_s = -math.inf if asked.ended_from_s is None else asked.ended_from_s

@@ -1,12 +1,13 @@
 """Jobs that wait for others, or for a time, before they may wait for GPUs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_common.errors import NotFound
+from dlq_common.errors import NotFound, Unsatisfiable
 from dlq_master.control.config import RetentionConfig
 from dlq_master.control.stimuli import (
     AskedArray,
@@ -17,11 +18,13 @@ from dlq_master.control.stimuli import (
     HoldJob,
     ReleaseJob,
     ResumeJob,
+    UpdateJob,
 )
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.eligible import Block, Relation
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.why import ReasonCode
+from support.counted_calls import counted_calls
 from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -377,3 +380,80 @@ def test_who_waits_for_many_is_looked_at_when_something_is_new(master: Master) -
     gates = master.state.jobs.gates
     assert gates.learn(master.state.cluster.jobs, master.job(first.job_id)) == []
     assert ALICE.name == first.user
+
+
+def calls_of_singletons(tasks: int) -> int:
+    """Calls of the turns in which an array comes behind a job of its name, and that job goes."""
+    with closing(Master()) as master, counted_calls(of_c=True) as calls:
+        before = master.submit()
+        master.submit(array=AskedArray(tuple(range(tasks)), 0), depends=SINGLETON)
+        master.edit(CancelJob, before.job_id)
+    return calls.total()
+
+
+def test_an_array_of_singletons_costs_each_of_its_tasks_the_same() -> None:
+    """Else one `sbatch -a 0-9999 -d singleton` stops the master for ten seconds."""
+    assert calls_of_singletons(800) < 5 * calls_of_singletons(200)
+
+
+def test_a_dependency_that_names_one_array_often_looks_at_its_tasks_once(master: Master) -> None:
+    first = master.submit(array=AskedArray(tuple(range(100)), 0))
+    assert first.array is not None
+    array_id = first.array.array_id
+
+    def looks(terms: int) -> int:
+        delays = (AskedTerm(Relation.AFTER, array_id, None, 60.0 * n) for n in range(terms))
+        with counted_calls() as calls:
+            master.submit(depends=AskedDependency(tuple(delays), False, False))
+        return calls["control/loop/turn.py:known_job"]
+
+    assert looks(50) < looks(1) + 50 * 6
+
+
+def test_tasks_that_depend_on_an_array_do_not_count_it_one_by_one(master: Master) -> None:
+    """Else `dlq update 12 dependency=afterok:13` of two large arrays lasts for minutes."""
+    first = master.submit(array=AskedArray(tuple(range(100)), 0))
+    second = master.submit(array=AskedArray(tuple(range(3)), 0), hold=True)
+    assert first.array is not None
+    wish = after(Relation.AFTEROK, first.array.array_id)
+    looks = []
+    for number in range(3):
+        with counted_calls() as calls:
+            master.edit(UpdateJob, JobId(second.job_id + number), depends=wish)
+        looks.append(calls["control/loop/turn.py:known_job"])
+    assert looks[0] > 100 > max(looks[1:])
+
+
+def test_a_refused_job_leaves_no_count_of_an_array_behind(master: Master, agent: SimAgent) -> None:
+    """Nobody kept it up to date, and a later job waited for tasks that had ended meanwhile."""
+    first = master.submit(array=AskedArray((0, 1), 0), hold=True)
+    assert first.array is not None
+    wish = after(Relation.AFTERANY, first.array.array_id)
+    with pytest.raises(Unsatisfiable):
+        master.submit(10_000, depends=wish)
+    master.edit(CancelJob, first.job_id)
+    later = master.submit(depends=wish)
+    assert master.job(later.job_id).blocked is Block.DEPENDENCY
+    master.edit(CancelJob, JobId(first.job_id + 1))
+    assert master.job(later.job_id).blocked is None
+
+
+class Looked(dict[JobId, None]):
+    """Counts how often somebody begins at its first entry."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[JobId]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_very_many_stirred_jobs_are_not_taken_from_the_front_of_a_dict(master: Master) -> None:
+    """Its first entry is behind all that have left: 200,000 jobs lasted 11 s."""
+    blocker = master.submit()
+    jobs = [master.submit(depends=after(Relation.AFTERANY, blocker.job_id)) for _ in range(50)]
+    stirred = Looked((job.job_id, None) for job in jobs)
+    master.state.jobs.gates.stirred = stirred
+    master.tick()
+    assert stirred.looks < 5
+    assert not master.state.jobs.gates.stirred

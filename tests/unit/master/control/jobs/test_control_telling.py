@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dlq_common.errors import Conflict, IllegalTransition, NotFound
+from dlq_common.errors import Conflict, IllegalTransition, NotFound, TryAgain
+from dlq_master.control.jobs.jobs import MOST_ON_THEIR_WAY
 from dlq_master.control.stimuli import (
     Caller,
     CheckpointJob,
@@ -188,3 +189,26 @@ def test_a_hold_of_an_operator_is_not_weakened_by_a_requeue(
     agent.exit(key, 99)
     agent.report()
     assert master.job(key.job_id).hold is HoldKind.ADMIN
+
+
+@pytest.mark.parametrize(
+    ("stimulus", "words"), [(SignalJob, {"signal": "USR1"}), (CheckpointJob, {})]
+)
+def test_commands_that_no_agent_takes_do_not_pile_up(
+    master: Master,
+    agent: SimAgent,
+    stimulus: type[SignalJob | CheckpointJob],
+    words: dict[str, Any],
+) -> None:
+    key = running(master, [agent])
+    agent.cut()
+    for _ in range(MOST_ON_THEIR_WAY):
+        master.edit(stimulus, key.job_id, **words)
+    before = len(master.events())
+    with pytest.raises(TryAgain, match="on their way"):
+        master.edit(stimulus, key.job_id, **words)
+    assert len(master.events()) == before
+    assert len(master.state.attempts.outbox) == MOST_ON_THEIR_WAY
+    agent.hello()
+    agent.obey()
+    master.edit(stimulus, key.job_id, **words)

@@ -538,7 +538,7 @@ def test_nobody_is_reckoned_to_run_beyond_its_time_limit() -> None:
     times, job = run_times.run_times(turn), site.master.job(job_id)
     (table,) = times.left_s([job])
     assert table[0, 3] == 60.0
-    (stands,) = times.in_line([job])
+    (stands,) = times.line_entries([job])
     assert stands.lasts_s == 60.0
 
 

@@ -17,6 +17,7 @@ from dlq_master.control.stimuli import (
     Heartbeat,
     RankReports,
     ReportedPhase,
+    ReportedRank,
     SetNodeFlags,
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -858,3 +859,47 @@ def test_conflicting_fence_and_forget_never_lose_an_attempt(
     with pytest.raises((IllegalTransition, Conflict)):
         master.ask(ForgetNode(caller=ROOT, request_id="", node_id=agent.node_id))
     assert master.attempt(key.job_id).state == "running"
+
+
+def test_a_rank_that_is_told_again_and_again_is_stopped_by_one_command(
+    master: Master, agent: SimAgent
+) -> None:
+    """The node is in other hands: it takes no command, and each of them would be kept for it."""
+    key = running(master, agent)
+    epoch = master.attempt(key.job_id).epoch
+    agent.exit(key)
+    agent.report()
+    session_id = master.state.nodes.sessions[NodeId("gpu01")]
+    for number in range(20):
+        told = ReportedRank(
+            sequence=1_000 + number,
+            key=key,
+            epoch=epoch,
+            node_rank=0,
+            phase=ReportedPhase.STARTED,
+        )
+        master.ask(RankReports(node_id=NodeId("gpu01"), session_id=session_id, reports=(told,)))
+    assert [row.kind for row in master.state.attempts.outbox.of_rank(key, 0)] == ["stop"]
+
+
+def test_endless_strays_end_the_session_of_their_node(
+    master: Master, agent: SimAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_master.control.attempts.reports.MOST_STRAYS", 5)
+    running(master, agent)
+    session_id = master.state.nodes.sessions[NodeId("gpu01")]
+    told = [
+        ReportedRank(
+            sequence=1_000 + number,
+            key=AttemptKey(JobId(500 + number), 1),
+            epoch=1,
+            node_rank=0,
+            phase=ReportedPhase.STARTED,
+        )
+        for number in range(20)
+    ]
+    master.ask(RankReports(node_id=NodeId("gpu01"), session_id=session_id, reports=tuple(told)))
+    assert NodeId("gpu01") not in master.state.nodes.sessions
+    assert len(master.state.nodes.unowned[NodeId("gpu01")]) == 5
+    agent.hello()
+    assert NodeId("gpu01") in master.state.nodes.sessions

@@ -93,3 +93,12 @@ def test_a_block_knows_what_its_jobs_have_in_common() -> None:
     assert mixed.states == {JobState.QUEUED, JobState.COMPLETED}
     assert (mixed.living, mixed.ended) == (True, True)
     assert (plain.living, plain.ended, *plain.queues) == (False, False, "default")
+
+
+def test_nothing_is_kept_of_users_without_jobs() -> None:
+    """Anybody may ask for any word of megabytes."""
+    blocks = JobBlocks({JobId(1): a_job(1)})
+    for number in range(100):
+        assert not blocks.numbers(f"nobody-{number}", 0)
+    assert list(blocks.numbers("alice", 0)) == [0]
+    assert set(blocks._numbers) == {"alice"}

@@ -20,7 +20,7 @@ from dlq_master.model.jobs.machine_runs import (
     runs_of,
     settled,
 )
-from dlq_master.policy.priced.learning import Kin, LearnedTimes
+from dlq_master.policy.priced.learning import JobFeatures, LearnedTimes
 from support.builders import a_job
 
 
@@ -58,7 +58,7 @@ def test_models_do_not_depend_on_when_they_were_asked_for(count: int) -> None:
     """A master that has loaded the facts has the models of one that saw them come."""
     step, runs = 1 if count < 100 else 61, no_runs()
     asked = LearnedTimes((1.0, 2.0), 4, runs)
-    kin = [Kin("f0", 777), Kin("f2", 5), Kin("new", 90), Kin("f1")]
+    kin = [JobFeatures("f0", 777), JobFeatures("f2", 5), JobFeatures("new", 90), JobFeatures("f1")]
     for number in range(count):
         runs.append(run(number))
         if number % step == 0:
@@ -81,8 +81,8 @@ def test_a_network_that_was_measured_is_foretold_in_a_family_without_runs() -> N
         one = run(number)
         runs.append(one._replace(time_s=one.iterations * size / 1e6, model_bytes=size))
     learned = LearnedTimes((1.0,), 1, runs)
-    assert learned.times(Kin("new", 50, 4.5e6))[0, 0] == pytest.approx(50 * 4.5, rel=0.05)
-    assert learned.times(Kin("new", 50))[0, 0] != pytest.approx(50 * 4.5, rel=0.05)
+    assert learned.times(JobFeatures("new", 50, 4.5e6))[0, 0] == pytest.approx(50 * 4.5, rel=0.05)
+    assert learned.times(JobFeatures("new", 50))[0, 0] != pytest.approx(50 * 4.5, rel=0.05)
 
 
 def ended(**changes: object) -> Job:

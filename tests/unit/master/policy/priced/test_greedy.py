@@ -7,7 +7,7 @@ import pytest
 
 from dlq_master.policy.priced.greedy import greedy as methods
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
-from dlq_master.policy.priced.greedy.configurations import ranked
+from dlq_master.policy.priced.greedy.configurations import ranked_configurations
 from dlq_master.policy.priced.greedy.construct import construct, queue
 from dlq_master.policy.priced.greedy.greedy import GREEDY, RANDOMIZED, greedy
 from dlq_master.policy.priced.greedy.postprocess import give_idle
@@ -151,7 +151,7 @@ def test_on_its_due_date_a_job_is_late_by_the_prose_and_in_time_as_released() ->
 
 def test_configurations_are_ranked_by_price_in_time_then_by_speed() -> None:
     asked = situation(job(0, 62, 100, 60, 45, 40))
-    found = ranked(asked)
+    found = ranked_configurations(asked)
     assert found.count.tolist() == [4]  # A2 with 2, A4 with 2, 3 and 4
     assert [(int(found.gpus[n])) for n in found.best[0]] == [2, 4, 3, 2, 1, 1, 1]
     assert found.shape_gpus[found.shapes[0]].tolist() == [2, 4, 3, 1]
@@ -168,6 +168,6 @@ def test_more_iterations_are_never_worse_by_the_proxy() -> None:
 
 def test_all_of_table_2_can_be_drawn() -> None:
     asked = drawn(2, 6, 4, catalogue=TABLE_2)
-    found = ranked(asked)
+    found = ranked_configurations(asked)
     assert found.best.shape == (6, 30)
     assert sorted(found.best[0].tolist()) == list(range(30))

@@ -27,7 +27,12 @@ from dlq_master.policy.promise.slots.plan import (
     reward,
     slots_of,
 )
-from dlq_master.policy.promise.solver.selector import SlotSource, Unserved, select, settled
+from dlq_master.policy.promise.solver.selector import (
+    SlotSource,
+    Unserved,
+    select,
+    unchanged_if_best,
+)
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
@@ -227,7 +232,7 @@ def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
         for job in jobs
         if [reach := within(job, grid)]
     )
-    found = settled(jobs, grid, made.plan)
+    found = unchanged_if_best(jobs, grid, made.plan)
     assert (found is not None) == everybody
     if found is not None:
         assert (found.plan, found.objective, found.source) == (
@@ -235,8 +240,8 @@ def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
             made.bound,
             SlotSource.KEPT,
         )
-    assert settled(jobs, grid, made.plan.without([jobs[0].key])) is None
-    assert settled(jobs, replace(grid, capacity=(0,)), made.plan) is None
+    assert unchanged_if_best(jobs, grid, made.plan.without([jobs[0].key])) is None
+    assert unchanged_if_best(jobs, replace(grid, capacity=(0,)), made.plan) is None
 
 
 def test_promises_beyond_the_capacity_that_is_left_are_told() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.registry.renting import build
 from dlq_master.policy.rent.decide import decide
-from dlq_master.policy.rent.market import Here, MachineOffer, Market, Wanting
+from dlq_master.policy.rent.market import Bidder, MachineOffer, Market, PresentMachine
 from support import plain_renting
 
 HOUR_S = 3600.0
@@ -37,7 +37,7 @@ def offers(draw: st.DrawFn) -> tuple[MachineOffer, ...]:
 
 
 @st.composite
-def wanting(draw: st.DrawFn, job: int, of: tuple[MachineOffer, ...]) -> Wanting:
+def wanting(draw: st.DrawFn, job: int, of: tuple[MachineOffer, ...]) -> Bidder:
     """Fixed in its GPUs or not, at home on some of the pools, or nowhere."""
     left_s = np.full((len(of), WIDTH), inf)
     sizes = draw(st.sampled_from([(1,), (2,), (3,), (4,), (1, 2, 4), (1, 2)]))
@@ -49,7 +49,7 @@ def wanting(draw: st.DrawFn, job: int, of: tuple[MachineOffer, ...]) -> Wanting:
                     left_s[n, gpus - 1] = lasts_s / gpus**0.85 / (n + 1)
     own_end_s = NOW_S + HOUR_S * draw(hours) if draw(st.integers(0, 4)) else inf
     weight = draw(st.sampled_from([0.0, 1.0, 20.0, 100.0])) / HOUR_S
-    return Wanting(job, NOW_S + HOUR_S * (draw(hours) - 1.0), weight, left_s, own_end_s)
+    return Bidder(job, NOW_S + HOUR_S * (draw(hours) - 1.0), weight, left_s, own_end_s)
 
 
 @st.composite
@@ -63,7 +63,7 @@ def markets(draw: st.DrawFn) -> Market:
         ready_s, paid_s = (NOW_S + HOUR_S * (draw(hours) - 0.1) for _ in range(2))
         free = draw(st.integers(0, of[at].type.gpus))
         busy = (99,) if draw(st.booleans()) else ()
-        here.append(Here(f"m{n}", at, ready_s, paid_s, free, busy))
+        here.append(PresentMachine(f"m{n}", at, ready_s, paid_s, free, busy))
     spare = draw(st.sampled_from([inf, inf, 15.0]))
     return Market(NOW_S, of, tuple(here), jobs, draw(st.sampled_from([inf, inf, 12.0])), spare)
 

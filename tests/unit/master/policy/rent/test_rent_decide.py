@@ -13,8 +13,8 @@ from dlq_master.model.plan import Provision, Release
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.rent.decide import decide
-from dlq_master.policy.rent.line import InLine, own_ends
-from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put, Wanting
+from dlq_master.policy.rent.line import LineEntry, list_schedule_ends_s
+from dlq_master.policy.rent.market import Bidder, MachineGrant, MachineOffer, Market, PresentMachine
 from support.plain_renting import late_cost
 
 HOUR_S = 3600.0
@@ -29,18 +29,18 @@ def wanting(
     weight: float = 50.0,
     lasts_h: float = 1.0,
     own_end_h: float = 10.0,
-) -> Wanting:
+) -> Bidder:
     left_s = np.full((1, 4), inf)
     left_s[0, gpus - 1] = lasts_h * HOUR_S
-    return Wanting(job, due_h * HOUR_S, weight / HOUR_S, left_s, own_end_h * HOUR_S)
+    return Bidder(job, due_h * HOUR_S, weight / HOUR_S, left_s, own_end_h * HOUR_S)
 
 
 def decided(
-    *jobs: Wanting, here: tuple[Here, ...] = (), left: int = 2, **more: float
-) -> list[Put | Provision | Release]:
+    *jobs: Bidder, here: tuple[PresentMachine, ...] = (), left: int = 2, **more: float
+) -> list[MachineGrant | Provision | Release]:
     market = Market(0.0, (MachineOffer(SPOT, left),), here, jobs, **more)
-    puts, others = decide(market, marginal, np.random.default_rng(0))
-    return [*puts, *others]
+    grants, others = decide(market, marginal, np.random.default_rng(0))
+    return [*grants, *others]
 
 
 def test_a_machine_is_rented_for_what_it_saves() -> None:
@@ -67,20 +67,20 @@ def test_those_who_fit_share_one_machine() -> None:
 
 
 def test_what_is_there_and_paid_is_used_first() -> None:
-    here = Here("spot-1-1", 0, 0.0, 2 * HOUR_S, 4)
-    assert decided(wanting(own_end_h=2.1), here=(here,)) == [Put(1, "spot-1-1", 4)]
+    here = PresentMachine("spot-1-1", 0, 0.0, 2 * HOUR_S, 4)
+    assert decided(wanting(own_end_h=2.1), here=(here,)) == [MachineGrant(1, "spot-1-1", 4)]
     busy = here._replace(free=0, jobs=(9,))
     (made,) = decided(wanting(), here=(busy,))
     assert isinstance(made, Provision)
 
 
 def test_one_that_comes_is_kept_for_whom_it_comes() -> None:
-    coming = Here("spot-1-1", 0, 300.0, 0.0, 4)
-    assert decided(wanting(), here=(coming,)) == [Put(1, "spot-1-1", 4)]
+    coming = PresentMachine("spot-1-1", 0, 300.0, 0.0, 4)
+    assert decided(wanting(), here=(coming,)) == [MachineGrant(1, "spot-1-1", 4)]
 
 
 def test_an_idle_machine_goes_when_its_minimum_is_over() -> None:
-    idle = Here("spot-1-1", 0, 0.0, HOUR_S, 4)
+    idle = PresentMachine("spot-1-1", 0, 0.0, HOUR_S, 4)
     assert decided(here=(idle,)) == []
     (made,) = decided(here=(idle._replace(paid_until_s=3.0),))
     assert isinstance(made, Release)
@@ -120,13 +120,13 @@ def test_whoever_would_be_late_for_more_is_served_first() -> None:
     left=st.integers(0, 3),
 )
 def test_whatever_comes_each_rent_pays_and_nothing_is_given_twice(
-    jobs: list[Wanting], free: int, left: int
+    jobs: list[Bidder], free: int, left: int
 ) -> None:
-    here = Here("spot-1-1", 0, 0.0, 0.0, free, () if free else (99,))
+    here = PresentMachine("spot-1-1", 0, 0.0, 0.0, free, () if free else (99,))
     made = decided(*jobs, here=(here,), left=left)
     known = {one.job: one for one in jobs}
-    served = [one.job for one in made if isinstance(one, Put)]
-    put = sum(one.gpus for one in made if isinstance(one, Put))
+    served = [one.job for one in made if isinstance(one, MachineGrant)]
+    put = sum(one.gpus for one in made if isinstance(one, MachineGrant))
     rented = [one for one in made if isinstance(one, Provision)]
     served += [job for one in rented for job in one.jobs]
     assert len(served) == len(set(served))
@@ -140,7 +140,7 @@ def test_whatever_comes_each_rent_pays_and_nothing_is_given_twice(
 
 def test_a_list_schedule_by_hand() -> None:
     """4 GPUs, 2 held until 100. The first wants 4, the second 2, the third more than there are."""
-    ends = own_ends(
-        0.0, 2, [(100.0, 2)], [InLine(1, 4, 50.0), InLine(2, 2, 10.0), InLine(3, 5, 1.0)]
+    ends = list_schedule_ends_s(
+        0.0, 2, [(100.0, 2)], [LineEntry(1, 4, 50.0), LineEntry(2, 2, 10.0), LineEntry(3, 5, 1.0)]
     )
     assert ends == {1: 150.0, 2: 160.0, 3: inf}

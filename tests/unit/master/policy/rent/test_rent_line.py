@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodeFlag, NodePool, NodeState
-from dlq_master.policy.rent.line import InLine, in_line, own_end_s
+from dlq_master.policy.rent.line import LineEntry, own_node_ends_s, waiting_in_order
 from support import plain_line
 from support.builders import World, a_job, a_node
 from support.extent import times
@@ -55,10 +55,10 @@ def worlds(draw: st.DrawFn) -> World:
     return world.submit(*(a_job(n, gpus, duration_estimate_s=told) for n, (gpus, told) in late))
 
 
-def as_in_line(jobs: Sequence[Job]) -> list[InLine]:
+def as_entries(jobs: Sequence[Job]) -> list[LineEntry]:
     """Every third may have one GPU more, and then takes half as long."""
     return [
-        InLine(
+        LineEntry(
             int(job.job_id),
             job.gpus_now,
             lasts_s := job.duration_estimate_s or 60.0,
@@ -75,16 +75,16 @@ def test_it_is_the_same_node_by_node(
 ) -> None:
     cluster = world.cluster
     line = [
-        *in_line(cluster, cluster.waiting),
+        *waiting_in_order(cluster, cluster.waiting),
         *(cluster.jobs[job_id] for job_id in cluster.pending),
     ]
     first = line[0].job_id if line and gives_way else None
     outranked = {} if first is None else dict.fromkeys([*cluster.attempts][:2], first)
     moving = {key: cluster.jobs[key.job_id] for key in [*cluster.attempts][:moves]}
     how: dict[str, Any] = {"grows": grows, "outranked": outranked}
-    found = own_end_s(cluster, world.now_s, line, as_in_line, **how, moving=moving)
+    found = own_node_ends_s(cluster, world.now_s, line, as_entries, **how, moving=moving)
     ahead = [job for key, job in moving.items() if key not in outranked]  # who gives way does that
     behind = [cluster.jobs[key.job_id] for key in outranked]
-    stood = as_in_line([*ahead, *line[:1], *behind, *line[1:]])
+    stood = as_entries([*ahead, *line[:1], *behind, *line[1:]])
     left = moving.keys() - outranked.keys()
-    assert found == plain_line.own_end_s(cluster, world.now_s, stood, **how, moving=left)
+    assert found == plain_line.own_node_ends_s(cluster, world.now_s, stood, **how, moving=left)

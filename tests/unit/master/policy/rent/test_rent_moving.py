@@ -16,7 +16,7 @@ from dlq_master.model.plan import Migrate
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import NodeType
-from dlq_master.policy.rent.moving import movable, wanting_of
+from dlq_master.policy.rent.moving import bidders_of, movable_jobs
 from dlq_master.policy.rent.times import MachineRunTimes
 from support.builders import World, a_job, a_node
 
@@ -31,7 +31,7 @@ def crawling(**more: Any) -> World:
 
 
 def found(world: World) -> list[Job]:
-    return list(movable(world.cluster, world.now_s).values())
+    return list(movable_jobs(world.cluster, world.now_s).values())
 
 
 def test_who_may_be_resized_and_is_late_at_a_price_might_move_with_what_it_has_done() -> None:
@@ -67,11 +67,11 @@ def test_who_has_been_told_to_leave_does_not() -> None:
 def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_runs() -> None:
     world = crawling()
     world.now_s += 500.0
-    moving = movable(world.cluster, world.now_s)
+    moving = movable_jobs(world.cluster, world.now_s)
     kind = NodeType("spot", "H100", 4, 10.0)
     times = MachineRunTimes([kind], [1.0], no_runs())
     now = world.cluster, world.now_s, [world.job(2)._replace(lateness=LATE)], moving
-    waits, moves = wanting_of(*now, (), times, {1: 1e6})
+    waits, moves = bidders_of(*now, (), times, {1: 1e6})
     assert [waits.job, moves.job] == [2, 1]
     terms = world.cluster.terms
     left_s = 3500.0 + terms.save_lead_s + terms.resume_s
@@ -79,7 +79,7 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
         [left_s, 3500.0 / 2**0.85 + left_s - 3500.0, np.inf, 3500.0 / 4**0.85 + left_s - 3500.0]
     )
     assert (waits.own_end_s, moves.own_end_s) == (np.inf, world.now_s + 3500.0)
-    assert wanting_of(*now, moving.keys(), times, {1: 1e6})[1].own_end_s == 1e6, "it gives way"
+    assert bidders_of(*now, moving.keys(), times, {1: 1e6})[1].own_end_s == 1e6, "it gives way"
 
 
 def arrived(way: Migrations, world: World) -> list[Migrate]:

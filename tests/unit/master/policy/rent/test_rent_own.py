@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.policy.rent.line import InLine, own_ends
+from dlq_master.policy.rent.line import LineEntry, list_schedule_ends_s
 
 # An hour on one GPU, and as much less on more.
-SIZED = InLine(1, 1, 3600.0, ((2, 1800.0), (4, 900.0), (8, 450.0)))
+SIZED = LineEntry(1, 1, 3600.0, ((2, 1800.0), (4, 900.0), (8, 450.0)))
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ SIZED = InLine(1, 1, 3600.0, ((2, 1800.0), (4, 900.0), (8, 450.0)))
 def test_it_takes_as_many_as_it_is_done_first_with(
     free: int, running: list[tuple[float, int]], widest: int, end_s: float
 ) -> None:
-    assert own_ends(0.0, free, running, [SIZED], widest) == {1: end_s}
+    assert list_schedule_ends_s(0.0, free, running, [SIZED], widest) == {1: end_s}
 
 
 def test_who_stands_behind_gets_what_is_left() -> None:
-    behind = [SIZED._replace(job=2), InLine(3, 1, 10.0)]
-    assert own_ends(0.0, 8, [], [SIZED, *behind], 8) == {1: 450.0, 2: 900.0, 3: 910.0}
+    behind = [SIZED._replace(job=2), LineEntry(3, 1, 10.0)]
+    assert list_schedule_ends_s(0.0, 8, [], [SIZED, *behind], 8) == {1: 450.0, 2: 900.0, 3: 910.0}
 
 
 SIZES = st.integers(1, 16)
@@ -58,9 +58,11 @@ def test_it_is_done_no_later_than_on_any_one_of_its_sizes(
 ) -> None:
     sizes = [(base * factor, lasts_s) for factor, lasts_s in zip((1, 2, 4), lasts, strict=True)]
     (gpus, lasts_s), *more = sizes
-    told = own_ends(0.0, free, running, [InLine(1, gpus, lasts_s, tuple(more))], widest)
+    told = list_schedule_ends_s(
+        0.0, free, running, [LineEntry(1, gpus, lasts_s, tuple(more))], widest
+    )
     alone = [
-        own_ends(0.0, free, running, [InLine(1, gpus, lasts_s)])[1]
+        list_schedule_ends_s(0.0, free, running, [LineEntry(1, gpus, lasts_s)])[1]
         for gpus, lasts_s in sizes
         if gpus <= max(widest, base)
     ]

@@ -16,8 +16,8 @@ from dlq_master.model.view import View
 from dlq_master.policy import pipeline
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.registry.renting import build
-from dlq_master.policy.rent.line import in_line, own_end_s
-from dlq_master.policy.rent.moving import movable, wanting_of
+from dlq_master.policy.rent.line import own_node_ends_s, waiting_in_order
+from dlq_master.policy.rent.moving import bidders_of, movable_jobs
 from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_master.policy.stop_costs import expected_end_s
@@ -56,14 +56,14 @@ def test_the_line_for_own_gpus_goes_at_their_speed(
     own: dict[str, int], request_: Request, lasts_s: float
 ) -> None:
     job = a_job(1, request=request_, duration_estimate_s=3600.0)
-    (stands,) = times().in_line([job], own)
+    (stands,) = times().line_entries([job], own)
     assert stands.lasts_s == pytest.approx(lasts_s)
 
 
 def test_the_line_is_worked_out_anew_when_other_gpus_have_come() -> None:
     known, job = times(), a_job(1, duration_estimate_s=3600.0)
-    assert known.in_line([job], {SLOW: 8})[0].lasts_s == 4 * 3600.0
-    assert known.in_line([job], {FAST: 8})[0].lasts_s == 3600.0
+    assert known.line_entries([job], {SLOW: 8})[0].lasts_s == 4 * 3600.0
+    assert known.line_entries([job], {FAST: 8})[0].lasts_s == 3600.0
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,15 @@ def test_who_waits_starts_when_the_slow_gpus_are_free() -> None:
     world.submit(a_job(2, 4, duration_estimate_s=100.0))
     cluster, known = world.cluster, times()
     line = [
-        *in_line(cluster, cluster.waiting),
+        *waiting_in_order(cluster, cluster.waiting),
         *(cluster.jobs[job_id] for job_id in cluster.pending),
     ]
-    ends = own_end_s(
-        cluster, world.now_s, line, lambda jobs: known.in_line(jobs, cluster.own.gpus), grows=False
+    ends = own_node_ends_s(
+        cluster,
+        world.now_s,
+        line,
+        lambda jobs: known.line_entries(jobs, cluster.own.gpus),
+        grows=False,
     )
     assert ends == {2: world.now_s + 3600.0 + 400.0}
 
@@ -121,7 +125,7 @@ def test_the_stage_tells_the_own_gpus() -> None:
     view, known = View(world.cluster, world.now_s, machines=machines), times()
     decided = pipeline.rent(view, policy, lambda: known, lambda: np.random.default_rng(0))
     assert decided.market is not None
-    (wanting,) = decided.market.wanting
+    (wanting,) = decided.market.bidders
     assert wanting.own_end_s == world.now_s + 3600.0 + 400.0
 
 
@@ -131,6 +135,6 @@ def test_who_might_move_ends_here_as_its_gpus_need() -> None:
     world = a_world("gandiva-elastic", 1)
     world.submit(first).decide()
     world.now_s += 400.0  # 100 s of its work
-    moving = movable(world.cluster, world.now_s)
-    (moves,) = wanting_of(world.cluster, world.now_s, [], moving, (), times(), {1: 1e9})
+    moving = movable_jobs(world.cluster, world.now_s)
+    (moves,) = bidders_of(world.cluster, world.now_s, [], moving, (), times(), {1: 1e9})
     assert moves.own_end_s == world.now_s + 3600.0

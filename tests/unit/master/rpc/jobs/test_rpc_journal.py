@@ -9,18 +9,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.event_pb2 import EventFilter
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
+from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.resources import Request
 from dlq_master.rpc.jobs import journal as rpc_journal
-from dlq_master.rpc.jobs.journal import CLOCK_STEP_S, MOST_STORIES, _begin_of, journal, wanted_of
+from dlq_master.rpc.jobs.journal import (
+    CLOCK_STEP_S,
+    MOST_STORIES,
+    _begin_of,
+    journal,
+    listed_events,
+    wanted_of,
+)
 
 
 def an_event(seq: int, kind: str = "tick", **fields: Any) -> JournalEvent:
     return JournalEvent(kind=kind, time_s=fields.pop("time_s", float(seq)), seq=seq, **fields)
+
+
+def a_job(number: int) -> Job:
+    return Job(JobId(number), "alice", "train", Request(gpus=1), 0.0)
 
 
 class Journal:
@@ -29,6 +44,7 @@ class Journal:
     def __init__(self, events: Sequence[JournalEvent]) -> None:
         self.all, self.reads = events, 0
         self.last_sequence = events[-1].seq if events else 0
+        self.journal_horizon = 0
 
     def events(self, after: int, limit: int, job_id: JobId | None = None) -> list[JournalEvent]:
         self.reads += 1
@@ -105,10 +121,27 @@ def test_a_long_journal_is_not_read_from_its_beginning() -> None:
 def test_several_stories_are_told_in_the_order_of_the_journal(
     others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc_journal, "CHUNK_OF_SEVERAL", 2)
+    monkeypatch.setattr(rpc_journal, "SHORTEST_CHUNK", 2)
     monkeypatch.setattr(rpc_journal, "CHUNK", 3)
     known = Journal([an_event(seq, job_id=JobId(seq % 3)) for seq in range(1, 20)])
     of = {JobId(1), JobId(2), *(JobId(100 + n) for n in range(others))}
-    told = [event.seq for event in journal(read(known), 4, of)]
+    told = [event.seq for event in journal(read(known), 4, of) if event.job_id in of]
     assert told == [seq for seq in range(5, 20) if seq % 3]
     assert [event.seq for event in journal(read(known), 17)] == [18, 19]
+
+
+async def test_a_search_for_many_jobs_ends_after_a_bounded_part_of_the_journal() -> None:
+    """Events of other jobs count too: a journal has millions, and everybody waits meanwhile."""
+    known = Journal([an_event(seq, job_id=JobId(1)) for seq in range(1, 2_001)])
+    jobs = [str(number) for number in range(2, 3 + MOST_STORIES)]
+    looks = list[int]()
+
+    async def breathe(cost: int) -> None:
+        looks.append(cost)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rpc_journal, "MOST_READ", 500)
+        patch.setattr(rpc_journal, "visible_job", lambda _read, _caller, text: a_job(int(text)))
+        request = wire.ListEventsRequest(job_ids=jobs)
+        page = await listed_events(read(known), Caller("alice", "user"), request, breathe)
+    assert (len(page.events), page.next_page_token, sum(looks)) == (0, "500", 500)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+
 from dlq.v1 import job_service_pb2 as wire
+from dlq_common.errors import InvalidRequest
 from dlq_master.control.read_model.job_blocks import EVERYBODY, BlockNotes, JobBlocks
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
@@ -74,7 +77,7 @@ async def _rests(_cost: int) -> None:
 
 async def _found(read: FakeRead, caller: Caller, words: dict[str, Any]) -> list[int]:
     request, found = wire.ListJobsRequest(**words), list[int]()
-    wanted = understood(request, caller, read, NOW_S, BlockNotes(), _rests)
+    wanted = await understood(request, caller, read, NOW_S, BlockNotes(), _rests)
     async for some, block in listed(wanted, position_of(request.page_token)):
         found += [job.job_id for job in some]
         assert block is None or list(block.jobs) == list(some)
@@ -130,3 +133,10 @@ def test_a_block_that_a_caller_sees_is_all_his() -> None:
                 assert sees is None or each == {sees}
                 seen.add(sees)
     assert seen == {True, False, None}
+
+
+@pytest.mark.parametrize("field", ["user", "queue", "name", "team", "gpu_type"])
+async def test_words_of_a_list_are_short_since_notes_keep_them(field: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{field} has more than 1024") as refused:
+        await _found(_read({}), Caller("alice", "user"), {field: "x" * 1_025})
+    assert refused.value.field == field

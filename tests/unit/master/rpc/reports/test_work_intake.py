@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, nan
 from typing import Any
 
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.errors import InvalidRequest
 from dlq_master.policy.stragglers import WorkTimes
-from dlq_master.rpc.reports.agent_intake import MOST_MEMORY_BYTES, uses_of
+from dlq_master.rpc.reports.agent_intake import (
+    MOST_MEMORY_BYTES,
+    MOST_RANKS,
+    progresses_of,
+    report_of,
+    reports_of,
+    unexplained_of,
+    uses_of,
+)
 from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Heartbeat, RankUse, StepWork
@@ -68,3 +78,32 @@ def test_the_memory_of_a_wide_job_fits_whatever_its_nodes_say(said: int, taken: 
 def test_impossible_sums_say_nothing(work: dict[str, float]) -> None:
     (told,) = uses_of([use(**work)])
     assert told.work is None
+
+
+@pytest.mark.parametrize(
+    ("take", "field"),
+    [
+        (lambda told: reports_of([wire.RankReport()] * told), "ranks"),
+        (lambda told: unexplained_of([wire.UnexplainedRank()] * told), "unexplained"),
+        (lambda told: progresses_of([wire.RankProgress()] * told), "progress"),
+        (lambda told: uses_of([wire.RankUse()] * told), "rank_uses"),
+    ],
+)
+def test_what_a_node_sends_is_counted_before_it_is_read(
+    take: Callable[[int], object], field: str
+) -> None:
+    """A message of 5 MiB has hundreds of thousands of them. Each of these would be refused."""
+    with pytest.raises(InvalidRequest, match="more than 10000") as refused:
+        take(MOST_RANKS + 1)
+    assert refused.value.field == field
+
+
+def test_a_checkpoint_with_an_endless_path_is_none_and_its_node_stays() -> None:
+    report = wire.RankReport(job_id="7", phase=wire.RANK_PHASE_STARTED)
+    report.fence.epoch = report.fence.attempt = 1
+    report.checkpoint.path = "/" + "x" * 5_000
+    assert report_of(report).checkpoint is None
+    report.checkpoint.path = "/ckpt"
+    found = report_of(report).checkpoint
+    assert found is not None
+    assert found.path == "/ckpt"
