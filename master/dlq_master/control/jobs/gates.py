@@ -5,9 +5,10 @@ starting master builds the indexes from them. Without blocked jobs the indexes a
 nothing. Agents and silence have no part in it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TypeVar
 
 from dlq_master.model.ids import JobId
@@ -56,10 +57,12 @@ class Namesakes:
 
     __slots__ = ("_heap", "_ids")
 
-    def __init__(self, ids: Iterable[JobId]) -> None:
-        self._ids = set(ids)
-        self._heap = list(self._ids)  # with some that have left
-        heapify(self._heap)
+    def __init__(self) -> None:
+        self._ids = set[JobId]()
+        self._heap: list[JobId] = []  # with some that have left
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
 
     def add(self, job_id: JobId) -> None:
         if job_id not in self._ids:
@@ -86,11 +89,13 @@ class Gates:
     begins: Timers[JobId] = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
     singletons: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # blocked ones
-    namesakes: dict[Name, Namesakes] = field(default_factory=dict)  # of blocked singletons
+    namesakes: dict[str, dict[str, Namesakes]] = field(default_factory=dict)
+    """By user and name: all living jobs of each user with a blocked singleton."""
     arrays: dict[JobId, ArrayGate] = field(default_factory=dict)
     tallies: dict[JobId, Tally] = field(default_factory=dict)
     stirred: dict[JobId, None] = field(default_factory=dict)  # changed since `settle`
     _stages: dict[JobId, tuple[bool, bool]] = field(default_factory=dict)  # as last told
+    _names_of: Counter[str] = field(default_factory=Counter)  # of blocked singletons, by user
 
     def moved(self, job_ids: Iterable[JobId | None]) -> None:
         """Have these changed jobs judged in this turn, if any job may depend on them."""
@@ -101,8 +106,8 @@ class Gates:
         """Enter a job that has not ended into the indexes; the next turn judges it."""
         if over(job):
             return
-        if name_of(job) in self.namesakes:
-            self.namesakes[name_of(job)].add(job.job_id)
+        if job.user in self.namesakes:
+            self._enter_namesakes(job)
         if job.array is not None and job.array.concurrent:
             gate = self.arrays.setdefault(job.array.array_id, ArrayGate(job.array.concurrent))
             if not job.ended:  # what has ended keeps the limit of its time
@@ -153,7 +158,9 @@ class Gates:
         for term in job.depends.terms if job.depends is not None else ():
             if term.relation is Relation.SINGLETON:
                 if _drop(self.singletons, name_of(job), job.job_id):
-                    self.namesakes.pop(name_of(job), None)
+                    self._names_of[job.user] -= 1
+                    if not self._names_of[job.user]:
+                        del self._names_of[job.user], self.namesakes[job.user]
             elif _drop(self.dependents, term.target, job.job_id):
                 self.tallies.pop(term.target, None)
                 self._stages.pop(term.target, None)
@@ -170,8 +177,7 @@ class Gates:
 
     def leave_namesakes(self, job: Job) -> None:
         """The job may get another name: have the jobs judged that wait for its present name."""
-        living = self.namesakes.get(name_of(job))
-        if living is not None and living.leave(job.job_id):
+        if self._left_namesakes(job):
             self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
 
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
@@ -186,8 +192,8 @@ class Gates:
         if job.array is not None and self._array_told(job, job.array.array_id):
             told += self.dependents.get(job.array.array_id, ())
         name = name_of(job)
-        if over(job) and name in self.namesakes:
-            self.namesakes[name].leave(job.job_id)
+        if over(job) and job.user in self.namesakes:
+            self._left_namesakes(job)
             told += self._next_singletons(jobs, name) if name in self.singletons else ()
         return told
 
@@ -237,11 +243,29 @@ class Gates:
         return term.relation not in _WELL if other is None else of_job(term.relation, other)
 
     def _track_singleton(self, jobs: Jobs, job: Job) -> None:
+        """One look at all jobs is for all names of a user: thousands may come in one call."""
         name = name_of(job)
-        self.singletons.setdefault(name, {})[job.job_id] = None
-        if name not in self.namesakes:
-            living = (other for other in jobs.values() if name_of(other) == name)
-            self.namesakes[name] = Namesakes(one.job_id for one in living if not over(one))
+        if name not in self.singletons:
+            self.singletons[name] = {}
+            self._names_of[job.user] += 1
+        self.singletons[name][job.job_id] = None
+        if job.user not in self.namesakes:
+            self.namesakes[job.user] = {}
+            for other in jobs.values():
+                if other.user == job.user and not over(other):
+                    self._enter_namesakes(other)
+
+    def _enter_namesakes(self, job: Job) -> None:
+        self.namesakes[job.user].setdefault(job.name, Namesakes()).add(job.job_id)
+
+    def _left_namesakes(self, job: Job) -> bool:
+        """Whether the job was there, and has left now."""
+        names = self.namesakes.get(job.user, {})
+        if job.name not in names or not names[job.name].leave(job.job_id):
+            return False
+        if not names[job.name]:
+            del names[job.name]
+        return True
 
     def _next_singletons(self, jobs: Jobs, name: Name) -> list[JobId]:
         """Of those that wait only the oldest can be next, and the tasks of its array with it."""
@@ -254,7 +278,7 @@ class Gates:
         """Whether an earlier job of the same name lives. The tasks of its own array do not count:
         they have the ids behind the array's.
         """
-        namesakes = self.namesakes.get(name_of(job))
+        namesakes = self.namesakes.get(job.user, {}).get(job.name)
         oldest = None if namesakes is None else namesakes.oldest(jobs)
         first = job.job_id if job.array is None else job.array.array_id
         return oldest is not None and oldest < first

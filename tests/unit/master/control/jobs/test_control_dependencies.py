@@ -396,6 +396,37 @@ def test_an_array_of_singletons_costs_each_of_its_tasks_the_same() -> None:
     assert calls_of_singletons(800) < 5 * calls_of_singletons(200)
 
 
+def calls_of_names(living: int) -> int:
+    """Calls of the index for ten singletons with names of their own, beside one that waits."""
+    with closing(Master()) as master:
+        for number in range(living):
+            master.submit(name=f"other-{number}")
+        for _ in range(2):
+            master.submit(name="waits", depends=SINGLETON)
+        with counted_calls() as calls:
+            for number in range(10):
+                master.submit(name=f"single-{number}", depends=SINGLETON)
+    return sum(count for name, count in calls.items() if name.startswith("control/jobs/gates.py"))
+
+
+def test_singletons_of_many_names_cost_one_look_at_all_jobs() -> None:
+    assert calls_of_names(400) < 1.2 * calls_of_names(100)
+
+
+def test_the_index_of_names_goes_with_the_last_singleton(master: Master) -> None:
+    gates = master.state.jobs.gates
+    first = master.submit(name="a")
+    waits = [master.submit(name=name, depends=SINGLETON) for name in ("a", "a", "b")]
+    other = master.submit(name="b")
+    assert {*gates.namesakes[first.user]} == {"a", "b"}
+    master.edit(CancelJob, first.job_id)
+    assert [eligible(master, job) for job in waits] == [True, False, True]
+    master.edit(CancelJob, waits[0].job_id)
+    master.edit(CancelJob, other.job_id)
+    assert eligible(master, waits[1])
+    assert (gates.singletons, gates.namesakes) == ({}, {})
+
+
 def test_a_dependency_that_names_one_array_often_looks_at_its_tasks_once(master: Master) -> None:
     first = master.submit(array=AskedArray(tuple(range(100)), 0))
     assert first.array is not None
