@@ -64,6 +64,7 @@ USERS = {
     "GetUsage",
     "GetCosts",
     "CreateSignInLink",
+    "Introduce",
     "AddNotifyRule",
     "ListNotifyRules",
     "RemoveNotifyRule",
@@ -72,7 +73,7 @@ USERS = {
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations",
           "RotateAuthority", "GetAuthority", "FinishAuthority", "StepDown", "ReloadHooks",
-          "TestHooks"}  # fmt: skip
+          "TestHooks", "MakeGrant", "RevokeGrant", "TakeDocument"}  # fmt: skip
 
 
 def may(role: Role, method: Method) -> bool:
