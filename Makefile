@@ -141,8 +141,8 @@ run_tests = run=$(RUNS)/$(1) code=0; mkdir -p $$run; $(PY) -m pytest -q -o cache
 and_its_code = || code=$$?; echo $$code > $$run/code; exit $$code
 
 # Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
-# would let every worker collect all of them. The last one takes the folders that no other part names.
-PARTS := integration_p_z integration_a_o unit control worlds others
+# would let every worker collect all of them. `others` takes the folders that no other part names.
+PARTS := unit integration_p_z integration_a_o others control worlds
 FILES_integration_a_o := $(wildcard tests/integration/test_[a-o]*.py)
 FILES_integration_p_z := $(wildcard tests/integration/test_[p-z]*.py)
 FILES_control := tests/unit/master/control
