@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -107,9 +107,10 @@ def test_a_notebook_whose_page_is_open_and_asks_on_keeps_no_gpu(tmp_path: Path) 
                     return True
                 return False
 
-            assert not asks()
-            state.write_text(script(0))
-            wait_until(asks, what="the notebook ends under its open page", timeout_s=120.0)
+            with closing(page):
+                assert not asks()
+                state.write_text(script(0))
+                wait_until(asks, what="the notebook ends under its open page", timeout_s=120.0)
             assert answers > 10
             assert process.wait(timeout=60.0) != 0
             assert b"below the 5 % of rule 1 of [[idle]]" in process.stderr.read()
