@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.browser_site import Site
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 # 2 MB, then a line of escapes, and it stays.
@@ -69,7 +70,8 @@ def test_another_attempt_and_another_rank_may_be_chosen(site: Site) -> None:
 def test_instants_are_in_the_reader_s_zone(site: Site, zone: str, name: str) -> None:
     page = site.at("/jobs/1", timezone_id=zone)
     shown = page.locator("dd time").first
-    page.wait_for_function("document.querySelector('dd time').title !== ''")
+    has_title = "document.querySelector('dd time').title !== ''"
+    wait_until(lambda: page.evaluate(has_title), what="the time has its title")
     assert shown.inner_text().endswith(name)
     assert shown.get_attribute("title").endswith("UTC")
     hours = page.evaluate(
