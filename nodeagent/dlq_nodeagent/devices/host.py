@@ -1,4 +1,4 @@
-"""The host's own facts, read once at start."""
+"""The host's own facts, read once at start, and its memory."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+MEMINFO = "/proc/meminfo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,18 @@ def read_host_facts(*, agent_version: str) -> HostFacts:
         hostname=platform.node(),
         boot_id=_BOOT_ID.read_text().strip(),
         cpu_count=len(os.sched_getaffinity(0)),
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        memory_bytes=meminfo_bytes("MemTotal"),
         agent_version=agent_version,
     )
+
+
+def meminfo_bytes(name: str, path: str = MEMINFO) -> int:
+    """A size by its name in /proc/meminfo, which tells the limit of a system container too; 0: the
+    kernel does not tell it.
+    """
+    with open(path) as file:
+        for line in file:
+            said, _, rest = line.partition(":")
+            if said == name:
+                return int(rest.split()[0]) * 1024
+    return 0

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_nodeagent.devices.host import MEMINFO, meminfo_bytes
 from dlq_nodeagent.devices.port import DeviceFault, Devices
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import NotStill
@@ -41,21 +42,15 @@ from dlq_nodeagent.suspension.port import (
 )
 
 _LOOK_S = 0.02
-_MEMINFO = "/proc/meminfo"
 _OWN_ONLY = "the driver is older than 580"
 _UNKNOWN = "its GPUs are not known just now"
 
 log = get_logger("nodeagent.suspender")
 
 
-def free_host_bytes(path: str = _MEMINFO) -> int:
+def free_host_bytes(path: str = MEMINFO) -> int:
     """Host memory that can be used without taking it from another program."""
-    with open(path) as file:
-        for line in file:
-            name, _, rest = line.partition(":")
-            if name == "MemAvailable":
-                return int(rest.split()[0]) * 1024
-    return 0
+    return meminfo_bytes("MemAvailable", path)
 
 
 class _Refusal(MoveRefused):

@@ -5,7 +5,6 @@ starting master builds the indexes from them. Without blocked jobs the indexes a
 nothing. Agents and silence have no part in it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -17,7 +16,6 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.timers import Timers
 
 Jobs = Mapping[JobId, Job]
-Name = tuple[str, str]  # user and job name
 Key = TypeVar("Key")
 LARGEST_ARRAY = 100_000  # tasks
 
@@ -88,14 +86,14 @@ class Gates:
 
     begins: Timers[JobId] = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
-    singletons: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # blocked ones
+    singletons: dict[str, dict[str, dict[JobId, None]]] = field(default_factory=dict)
+    """The blocked ones, by user and name."""
     namesakes: dict[str, dict[str, Namesakes]] = field(default_factory=dict)
     """By user and name: all living jobs of each user with a blocked singleton."""
     arrays: dict[JobId, ArrayGate] = field(default_factory=dict)
     tallies: dict[JobId, Tally] = field(default_factory=dict)
     stirred: dict[JobId, None] = field(default_factory=dict)  # changed since `settle`
     _stages: dict[JobId, tuple[bool, bool]] = field(default_factory=dict)  # as last told
-    _names_of: Counter[str] = field(default_factory=Counter)  # of blocked singletons, by user
 
     def moved(self, job_ids: Iterable[JobId | None]) -> None:
         """Have these changed jobs judged in this turn, if any job may depend on them."""
@@ -157,10 +155,9 @@ class Gates:
         self.begins.clear(job.job_id)
         for term in job.depends.terms if job.depends is not None else ():
             if term.relation is Relation.SINGLETON:
-                if _drop(self.singletons, name_of(job), job.job_id):
-                    self._names_of[job.user] -= 1
-                    if not self._names_of[job.user]:
-                        del self._names_of[job.user], self.namesakes[job.user]
+                names = self.singletons.get(job.user, {})
+                if _drop(names, job.name, job.job_id) and not names:
+                    del self.singletons[job.user], self.namesakes[job.user]
             elif _drop(self.dependents, term.target, job.job_id):
                 self.tallies.pop(term.target, None)
                 self._stages.pop(term.target, None)
@@ -178,7 +175,7 @@ class Gates:
     def leave_namesakes(self, job: Job) -> None:
         """The job may get another name: have the jobs judged that wait for its present name."""
         if self._left_namesakes(job):
-            self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
+            self.stirred.update((each, None) for each in self._blocked_by_name(job))
 
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
         """Count a changed job, and return the jobs that depend on what has changed."""
@@ -191,10 +188,9 @@ class Gates:
             told += self.dependents[job.job_id]
         if job.array is not None and self._array_told(job, job.array.array_id):
             told += self.dependents.get(job.array.array_id, ())
-        name = name_of(job)
         if over(job) and job.user in self.namesakes:
             self._left_namesakes(job)
-            told += self._next_singletons(jobs, name) if name in self.singletons else ()
+            told += self._next_singletons(jobs, job)
         return told
 
     def _array_told(self, task: Job, array_id: JobId) -> bool:
@@ -244,11 +240,7 @@ class Gates:
 
     def _track_singleton(self, jobs: Jobs, job: Job) -> None:
         """One look at all jobs is for all names of a user: thousands may come in one call."""
-        name = name_of(job)
-        if name not in self.singletons:
-            self.singletons[name] = {}
-            self._names_of[job.user] += 1
-        self.singletons[name][job.job_id] = None
+        self.singletons.setdefault(job.user, {}).setdefault(job.name, {})[job.job_id] = None
         if job.user not in self.namesakes:
             self.namesakes[job.user] = {}
             for other in jobs.values():
@@ -267,12 +259,19 @@ class Gates:
             del names[job.name]
         return True
 
-    def _next_singletons(self, jobs: Jobs, name: Name) -> list[JobId]:
+    def _blocked_by_name(self, job: Job) -> Mapping[JobId, None]:
+        """The blocked singletons of the job's user and name."""
+        return self.singletons.get(job.user, {}).get(job.name, {})
+
+    def _next_singletons(self, jobs: Jobs, job: Job) -> list[JobId]:
         """Of those that wait only the oldest can be next, and the tasks of its array with it."""
-        oldest = jobs[min(self.singletons[name])]
+        blocked = self._blocked_by_name(job)
+        if not blocked:
+            return []
+        oldest = jobs[min(blocked)]
         if oldest.array is None:
             return [oldest.job_id]
-        return [job_id for job_id in self.singletons[name] if jobs[job_id].array == oldest.array]
+        return [job_id for job_id in blocked if jobs[job_id].array == oldest.array]
 
     def _has_elder(self, jobs: Jobs, job: Job) -> bool:
         """Whether an earlier job of the same name lives. The tasks of its own array do not count:
@@ -282,11 +281,6 @@ class Gates:
         oldest = None if namesakes is None else namesakes.oldest(jobs)
         first = job.job_id if job.array is None else job.array.array_id
         return oldest is not None and oldest < first
-
-
-def name_of(job: Job) -> Name:
-    """By what singletons are told."""
-    return job.user, job.name
 
 
 def over(job: Job) -> bool:
