@@ -51,7 +51,6 @@ REASONS = {
         "control/loop/preload.py",
         "planner/modest.py",
         "dlq_cli/slurm/jobs/origin.py",
-        "devices/host.py",
         "dlq_nodeagent/quiet.py",
         "control/stimuli/audit_note.py",
     ),
